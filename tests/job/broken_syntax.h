@@ -1,0 +1,136 @@
+/* Text that cannot be read as key = value. Included by test_broken.c, which says what the
+ * columns are. */
+/* clang-format off */
+{"empty file", NULL, "",
+ "job.cfg: name: found nothing, expected a name in quotes, without / and not starting with a dot\n"
+ "job.cfg: model.type: found nothing, expected \"mlp\" or \"layers\"\n"
+ "job.cfg: model.classes: found nothing, expected an integer from 2 to 1000000\n"
+ "job.cfg: data.format: found nothing, expected \"idx\"\n"
+ "job.cfg: data.train.images: found nothing, expected a path in quotes\n"
+ "job.cfg: data.train.labels: found nothing, expected a path in quotes\n"
+ "job.cfg: train.global_batch: found nothing, expected an integer from 1 to 1048576\n"
+ "job.cfg: optimizer.type: found nothing, expected \"sgd\" or \"adamw\"\n"
+ "job.cfg: optimizer.lr: found nothing, expected a number above 0 and up to 1000\n"
+ "job.cfg: train: found neither steps nor epochs, expected one of them; add epochs = 10;\n"},
+{"only a comment", NULL,
+ "# nothing\n",
+ "job.cfg: name: found nothing, expected a name in quotes, without / and not starting with a dot\n"
+ "job.cfg: model.type: found nothing, expected \"mlp\" or \"layers\"\n"
+ "job.cfg: model.classes: found nothing, expected an integer from 2 to 1000000\n"
+ "job.cfg: data.format: found nothing, expected \"idx\"\n"
+ "job.cfg: data.train.images: found nothing, expected a path in quotes\n"
+ "job.cfg: data.train.labels: found nothing, expected a path in quotes\n"
+ "job.cfg: train.global_batch: found nothing, expected an integer from 1 to 1048576\n"
+ "job.cfg: optimizer.type: found nothing, expected \"sgd\" or \"adamw\"\n"
+ "job.cfg: optimizer.lr: found nothing, expected a number above 0 and up to 1000\n"
+ "job.cfg: train: found neither steps nor epochs, expected one of them; add epochs = 10;\n"},
+{"unknown character", "name = \"t\";", "name = \"t\"; ?",
+ "job.cfg:1: found the character ?, expected key = value\n"},
+{"a control byte", "name = \"t\";", "name = \"t\"; \x07",
+ "job.cfg:1: found the byte 0x07, expected key = value\n"},
+{"a byte that is not ASCII", "name = \"t\";", "name = \"t\"; \xc3\xa9 = 1;",
+ "job.cfg:1: found the byte 0xc3, expected key = value\n"},
+{"word without a value", "name = \"t\";", "name = \"t\"; seed",
+ "job.cfg:2: found model, expected = behind the key seed\n"},
+{"key without =", "name = \"t\";", "name = \"t\"; seed 5;",
+ "job.cfg:1: found 5, expected = behind the key seed\n"},
+{"two values", "name = \"t\";", "name = \"t\"; seed = 1 2;",
+ "job.cfg:1: found 2, expected key = value\n"},
+{"no value", "name = \"t\";", "name = \"t\"; seed = ;",
+ "job.cfg:1: found ;, expected a value for seed\n"},
+{"value at the end of the file", NULL, "seed =",
+ "job.cfg:1: found the end of the file, expected a value\n"},
+{"key at the end of the file", NULL, "seed",
+ "job.cfg:1: found the end of the file, expected = behind the key seed\n"},
+{"group without :", "train: {", "train {",
+ "job.cfg:3: found {, expected : between train and {\n"},
+{"unclosed group", "lr = 0.1; };", "lr = 0.1;",
+ "job.cfg:6: found the end of the file, expected } for the bracket of line 5\n"},
+{"closed twice", "lr = 0.1; };", "lr = 0.1; }; };",
+ "job.cfg:5: found }, which closes nothing, expected key = value\n"},
+{"wrong bracket", "hidden = [8];", "hidden = [8);",
+ "job.cfg:2: found ), expected ] for the bracket of line 2\n"},
+{"unclosed list", "hidden = [8];", "hidden = [8;",
+ "job.cfg:2: found ;, expected a comma between the elements of a list\n"
+ "job.cfg:2: found }, expected ] for the bracket of line 2\n"},
+{"unclosed string", "name = \"t\";", "name = \"t;",
+ "job.cfg:1: found a string without an end, expected \" on the same line\n"},
+{"unclosed comment", "name = \"t\";", "name = \"t\"; /* no end",
+ "job.cfg:1: found /* without an end, expected */ behind it\n"},
+{"missing comma in a list", "hidden = [8];", "hidden = [8 9];",
+ "job.cfg:2: found 9, expected a comma in front of it\n"},
+{"semicolon in a list", "hidden = [8];", "hidden = [8; 9];",
+ "job.cfg:2: found ;, expected a comma between the elements of a list\n"},
+{"comma too many", "hidden = [8];", "hidden = [8,, 9];",
+ "job.cfg:2: found a comma, expected an element of the list in front of it\n"},
+{"comma first", "hidden = [8];", "hidden = [, 9];",
+ "job.cfg:2: found a comma, expected an element of the list in front of it\n"},
+{"group in square brackets", "type = \"mlp\"; classes = 10; hidden = [8];", "type = \"layers\"; classes = 10; layers = [ { type = \"relu\"; } ];",
+ "job.cfg:2: found { inside [ ], expected plain values; a list of groups is written ( { ... }, { ... } )\n"},
+{"word without quotes", "\"mlp\"", "mlp",
+ "job.cfg:2: model.type: found mlp without quotes, expected \"mlp\" or \"layers\"; did you mean \"mlp\"?\n"},
+{"path without quotes", "images = \"a\"", "images = /data/train.gz",
+ "job.cfg:3: data.train.images: found /data/train.gz without quotes, expected a path in quotes\n"},
+{"unit without quotes", "name = \"t\";", "name = \"t\"; parallel: { bucket = 25MiB; };",
+ "job.cfg:1: parallel.bucket: found 25MiB without quotes, expected a size such as \"25MiB\" or \"64KiB\", from 1KiB to 16GiB; put it in quotes\n"},
+{"time without quotes", "name = \"t\";", "name = \"t\"; checkpoint: { every = 30min; };",
+ "job.cfg:1: checkpoint.every: found 30min without quotes, expected a time such as \"90s\", \"30min\" or \"2h\", from 0 to 365d; put it in quotes\n"},
+{"key with dots", "name = \"t\";", "name = \"t\"; train.epochs = 3;",
+ "job.cfg:1: found the key train.epochs, expected a key without a dot: write train: { epochs = ...; };\n"},
+{"key with a strange letter", "name = \"t\";", "name = \"t\"; se$ed = 3;",
+ "job.cfg:1: found se$ed, expected a key: letters, digits, _ and -\n"},
+{"key that is a number", "name = \"t\";", "name = \"t\"; 5 = 3;",
+ "job.cfg:1: found 5, expected key = value\n"},
+{"not a number", "lr = 0.1", "lr = nan",
+ "job.cfg:5: optimizer.lr: found the word nan, expected a number above 0 and up to 1000\n"},
+{"infinite", "lr = 0.1", "lr = -inf",
+ "job.cfg:5: optimizer.lr: found the word -inf, expected a number above 0 and up to 1000\n"},
+{"too large for a double", "lr = 0.1", "lr = 1e999",
+ "job.cfg:5: found the number 1e999, which does not fit 64 bits\n"},
+{"too large for 64 bits", "steps = 5", "steps = 9223372036854775808",
+ "job.cfg:4: found the number 9223372036854775808, which does not fit 64 bits\n"},
+{"too small for 64 bits", "steps = 5", "steps = -9223372036854775809",
+ "job.cfg:4: found the number -9223372036854775809, which does not fit 64 bits\n"},
+{"wraps to 1 in 32 bits", "steps = 5", "steps = 4611686018427387905",
+ "job.cfg:4: train.steps: found the integer 4611686018427387905, expected an integer from 1 to 1e12\n"},
+{"hexadecimal too large", "steps = 5", "steps = 0x8000000000000000",
+ "job.cfg:4: found the number 0x8000000000000000, which does not fit 64 bits\n"},
+{"number too long", "steps = 5", "steps = 00000000000000000000000000000000000000000000000000000000000000000000005",
+ "job.cfg:4: found a number of 71 characters, expected at most 64\n"},
+{"number with two points", "lr = 0.1", "lr = 0.1.2",
+ "job.cfg:5: optimizer.lr: found the word 0.1.2, expected a number above 0 and up to 1000\n"},
+{"number with a letter", "lr = 0.1", "lr = 0.1x",
+ "job.cfg:5: optimizer.lr: found the word 0.1x, expected a number above 0 and up to 1000\n"},
+{"only a point", "lr = 0.1", "lr = .",
+ "job.cfg:5: optimizer.lr: found the word ., expected a number above 0 and up to 1000\n"},
+{"unknown escape", "\"t\"", "\"a\\qb\"",
+ "job.cfg:1: found a backslash in a string, expected \\\\ for a backslash, \\\" for a quote or \\xHH for a byte\n"},
+{"newline in a string", "\"t\"", "\"a\\nb\"",
+ "job.cfg:1: found a control character in a string, expected printable text\n"},
+{"NUL in a string", "\"t\"", "\"a\\x00b\"",
+ "job.cfg:1: found a control character in a string, expected printable text\n"},
+{"half an escape", "\"t\"", "\"a\\x4\"",
+ "job.cfg:1: found a backslash in a string, expected \\\\ for a backslash, \\\" for a quote or \\xHH for a byte\n"},
+{"not UTF-8 in a string", "\"t\"", "\"a\\xff\"",
+ "job.cfg:1: found bytes that are not UTF-8 in a string, expected UTF-8 text\n"},
+{"overlong UTF-8 in a string", "\"t\"", "\"a\\xc0\\x80\"",
+ "job.cfg:1: found bytes that are not UTF-8 in a string, expected UTF-8 text\n"},
+{"@ alone", "name = \"t\";", "name = \"t\"; @",
+ "job.cfg:1: found @, expected @include \"file\"\n"},
+{"@include without a name", "name = \"t\";", "name = \"t\"; @include foo",
+ "job.cfg:1: found @, expected @include \"file\"\n"},
+{"@include of a missing file", "name = \"t\";",
+ "name = \"t\"; \n"
+ "@include \"missing.cfg\"\n",
+ "job.cfg:2: @include \"missing.cfg\": missing.cfg: No such file or directory\n"},
+{"@include of a directory", "name = \"t\";",
+ "name = \"t\"; \n"
+ "@include \".\"\n",
+ "job.cfg:2: @include \".\": .: not a regular file\n"},
+{"@include of itself", "name = \"t\";",
+ "name = \"t\"; \n"
+ "@include \"job.cfg\"\n",
+ "job.cfg:2: found @include \"job.cfg\" inside that file itself, expected no cycle\n"},
+{"@include as a value", "name = \"t\";", "name = \"t\"; seed = @include \"x\"",
+ "job.cfg:1: found @include, expected a value\n"},
+/* clang-format on */
