@@ -1,0 +1,233 @@
+/* The program: arrays of tensors and ops, built once, the same for every step, and printable.
+ *
+ *   build -> differentiate -> evaluate -> bucket -> optimize -> fuse -> layout -> schedule -> plan
+ *
+ * Every pass rewrites one program in place, in a file of its own, and leaves one that
+ * ls_graph_verify accepts and ls_graph_dump prints. Passes know no device, file or clock.
+ *
+ *   struct ls_prog
+ *     tensor[]  --- base ---> tensor[]      a view or the next version of another tensor
+ *     op[]      --- in, out -> tensor[]     in program order; segs says in which segments it runs
+ *     param[]   --- tensor, grad            what is trained, and how it is initialised
+ *     bucket[]  --- param, acc, m, v        padded 1-D tensors; params and gradients are views
+ */
+#ifndef LS_GRAPH_H
+#define LS_GRAPH_H
+
+#include "base/base.h"
+#include "device/device.h"
+#include "device/op.h"
+
+#include <stdio.h>
+
+/* ---- tensors ---- */
+
+enum ls_role {
+    LS_ROLE_INPUT,   /* written by the data pipeline before a segment runs */
+    LS_ROLE_PARAM,   /* master weights and running statistics: row-major, stored */
+    LS_ROLE_GRAD,    /* gradients and their accumulators: never stored */
+    LS_ROLE_STATE,   /* optimizer moments (stored) and evaluation sums (not stored) */
+    LS_ROLE_DERIVED, /* compute copies of parameters in the backend's layout: never stored */
+    LS_ROLE_CONTROL,
+    LS_ROLE_ACT,  /* transients of forward and backward */
+    LS_ROLE_WORK, /* transients of update */
+    LS_ROLES
+};
+enum ls_storage {
+    LS_STORE_OWN,  /* has bytes of its own */
+    LS_STORE_VIEW, /* base + offset elements, contiguous: reads see base, writes fill a part of it
+                    */
+    LS_STORE_NEXT, /* the next version of base, in the same bytes: result of a state op */
+};
+struct ls_tensor {
+    const char *name; /* in the program's arena; unique among persistent tensors */
+    enum ls_dtype dtype;
+    enum ls_role role;
+    bool persistent; /* keeps its value between runs of a segment */
+    int ndim;
+    int64_t shape[LS_MAX_DIMS];
+    int primal; /* this is the gradient of that tensor; -1 */
+    enum ls_storage storage;
+    int base;       /* VIEW, NEXT; else -1 */
+    int64_t offset; /* VIEW: elements of the base */
+    int packed;     /* DERIVED: the parameter of which this is a copy in the backend's layout; -1 */
+    int64_t at;     /* OWN: bytes from the start of its role's arena, set by plan; -1 */
+};
+
+/* ---- ops ---- */
+
+/* An op belongs to a set of segments. micro and last are one op list filtered by bit. */
+enum ls_segment {
+    LS_SEG_MICRO = 1,  /* every micro-batch of a step but the last */
+    LS_SEG_LAST = 2,   /* the last micro-batch of a step */
+    LS_SEG_UPDATE = 4, /* once per step, after it */
+    LS_SEG_EVAL = 8,   /* one batch of the held-out split */
+    LS_SEG_LOAD = 16,  /* once after parameters were set from outside */
+};
+#define LS_SEGMENTS 5
+enum ls_phase { LS_PHASE_FORWARD, LS_PHASE_BACKWARD, LS_PHASE_UPDATE };
+struct ls_op {
+    enum ls_kind kind;
+    struct ls_attr attr;
+    int nin, nout;
+    int *in, *out; /* tensor indices, in the program's arena; ls_graph_push copies them */
+    unsigned segs; /* set of enum ls_segment */
+    enum ls_phase phase;
+    int layer;                 /* index of the model's layer, for messages and later for stages */
+    int id;                    /* stable while passes move ops */
+    int pack_op, pack_operand; /* PACK: the id of the op and the operand that it serves */
+};
+
+/* ---- parameters and buckets ---- */
+
+enum ls_rule {
+    LS_RULE_DECAY,
+    LS_RULE_PLAIN,
+    LS_RULE_EMA
+}; /* with, without weight decay; averages */
+enum ls_fill_kind { LS_FILL_CONSTANT, LS_FILL_NORMAL, LS_FILL_UNIFORM };
+struct ls_fill {
+    enum ls_fill_kind kind;
+    double a; /* the constant, the standard deviation, or the bound of [-a, a] */
+};
+struct ls_param {
+    int tensor, grad; /* grad: -1 before differentiate. For EMA: the batch statistic */
+    enum ls_rule rule;
+    double momentum; /* EMA */
+    struct ls_fill fill;
+};
+struct ls_bucket {
+    int param, grad, acc, m, v; /* m, v: -1 where the rule has none; grad: -1 after fuse */
+    int64_t n;                  /* padded length in elements */
+    enum ls_rule rule;
+    double momentum;
+};
+
+/* ---- the program ---- */
+
+enum ls_update_kind { LS_UPDATE_SGD, LS_UPDATE_ADAMW };
+struct ls_graph_options {
+    int64_t micro_batch; /* rows of one micro-batch */
+    enum ls_update_kind update;
+    struct ls_attr optimizer; /* momentum, nesterov, beta1, beta2, eps, decay, max_norm */
+    int64_t bucket_bytes;
+};
+struct ls_prog {
+    struct ls_graph_options options;
+    struct ls_arena arena;
+    struct ls_tensor *tensor;
+    int ntensor, captensor;
+    struct ls_op *op;
+    int nop, capop;
+    struct ls_param *param;
+    int nparam, capparam;
+    struct ls_bucket *bucket;
+    int nbucket, capbucket;
+    int images, labels, control; /* tensors; images f32 [n,h,w,c], labels i32 [n] */
+    int logits;
+    int loss[2]; /* sum and count of one micro-batch */
+    int eval;    /* f32 [3]: loss sum, count, correct; accumulated; -1 */
+    int next_id;
+    int64_t arena_bytes[LS_ROLES]; /* set by plan */
+    /* stamped on ops by ls_graph_emit */
+    int layer;
+    enum ls_phase phase;
+    unsigned segs;
+    /* The first failure of a building block; ls_graph_check hands it over at the end of a pass. */
+    struct ls_error error;
+    int zeros[LS_OP_MAX_OUT]; /* what emission returns after a failure */
+};
+
+/* What the graph knows of a kind (kinds.c). */
+struct ls_kind_info {
+    const char *name, *dims;
+    int8_t state[LS_OP_MAX_OUT]; /* result o is the next version of operand state[o] - 1; 0: not */
+    uint8_t accumulates;         /* bit o: result o is a gradient that has an accumulating form */
+    double flops;                /* times the product of the extents of all letters */
+};
+const struct ls_kind_info *ls_graph_kind(enum ls_kind kind);
+
+/* prog.c: building blocks. One that fails (no memory, shapes that do not fit) records the error in
+ * prog->error and returns index 0; all later ones do nothing. ls_graph_check ends a sequence. */
+void ls_graph_init(struct ls_prog *p, const struct ls_graph_options *options);
+void ls_graph_free(struct ls_prog *p);
+int ls_graph_tensor(struct ls_prog *p, enum ls_role role, bool persistent, enum ls_dtype dtype,
+                    int ndim, const int64_t *shape, const char *fmt, ...)
+    __attribute__((format(printf, 7, 8)));
+/* Adds an op, infers its results from the dims string, and returns their tensor indices (valid as
+ * long as the program). Kinds without dims have their own makers. */
+const int *ls_graph_emit(struct ls_prog *p, enum ls_kind kind, const struct ls_attr *attr, int nin,
+                         const int *in);
+/* A one-dimensional concatenation of the operands, flattened. */
+int ls_graph_concat(struct ls_prog *p, int nin, const int *in);
+enum ls_status ls_graph_check(const struct ls_prog *p, const char *pass, struct ls_error *err);
+void ls_graph_push(struct ls_prog *p, const struct ls_op *op); /* copies operands and results */
+/* Hands the op array to the caller (who frees it) and leaves an empty one: start of a rewrite. */
+struct ls_op *ls_graph_take_ops(struct ls_prog *p, int *n);
+int ls_graph_param(struct ls_prog *p, int ndim, const int64_t *shape, enum ls_rule rule,
+                   struct ls_fill fill, const char *name); /* a tensor; its param row is the last */
+int ls_graph_reshape(struct ls_prog *p, int t, int ndim, const int64_t *shape);
+int64_t ls_graph_numel(const struct ls_prog *p, int t);
+int64_t ls_graph_bytes(const struct ls_prog *p, int t);
+int ls_graph_root(const struct ls_prog *p, int t); /* follows base to the owner of the bytes */
+int64_t ls_graph_offset(const struct ls_prog *p, int t); /* bytes from the root's start */
+/* The operand of which result `k` is the next version, or -1: attributes count (accumulate). */
+int ls_graph_state_of(const struct ls_op *op, int k);
+/* FLOPs of one launch (a multiply-add is 2); bytes read and written, at least. */
+double ls_graph_flops(const struct ls_prog *p, const struct ls_op *op);
+
+/* dims.c: the dims string of an op after attributes, '*' and '#' expanded to letters. */
+#define LS_DIMS_MAX 256
+struct ls_dims {
+    char text[LS_DIMS_MAX];
+    char in[LS_OP_MAX_IN][LS_MAX_DIMS + 1], out[LS_OP_MAX_OUT][LS_MAX_DIMS + 1];
+    int nin, nout;
+    int64_t extent[128]; /* by letter; 0 where unknown */
+};
+/* Checks all operands against the string, and computes the extents of all letters of results.
+ * Errors: INTERNAL, naming kind, operand and both extents. Kinds without dims: LS_OK, nin = 0. */
+enum ls_status ls_graph_dims(const struct ls_prog *p, const struct ls_op *op, struct ls_dims *dims,
+                             struct ls_error *err);
+
+/* dump.c, verify.c */
+void ls_graph_dump(const struct ls_prog *p, FILE *out);
+enum ls_status ls_graph_verify(const struct ls_prog *p, const char *after, struct ls_error *err);
+
+/* The passes, in order. src/model does the build. */
+enum ls_status ls_graph_differentiate(struct ls_prog *p, struct ls_error *err);
+enum ls_status ls_graph_evaluate(struct ls_prog *p, struct ls_error *err);
+enum ls_status ls_graph_bucket(struct ls_prog *p, struct ls_error *err);
+enum ls_status ls_graph_optimize(struct ls_prog *p, struct ls_error *err);
+enum ls_status ls_graph_fuse(struct ls_prog *p, struct ls_error *err);
+/* `pack_size` answers as ls_device_api.pack_size; NULL: no derived layouts. */
+typedef int64_t ls_pack_size_fn(void *arg, const struct ls_op_desc *op, int operand);
+enum ls_status ls_graph_layout(struct ls_prog *p, ls_pack_size_fn *pack_size, void *arg,
+                               struct ls_error *err);
+enum ls_status ls_graph_schedule(struct ls_prog *p, struct ls_error *err);
+enum ls_status ls_graph_plan(struct ls_prog *p, struct ls_error *err);
+
+/* Runs all passes after the build, verifying after each. When `stop_after` names a pass, stops
+ * there. ls_graph_passes lists the names, NULL-terminated, "build" first. */
+extern const char *const ls_graph_passes[];
+enum ls_status ls_graph_compile(struct ls_prog *p, ls_pack_size_fn *pack_size, void *arg,
+                                const char *stop_after, struct ls_error *err);
+
+/* exec.c: a planned program on one device. */
+struct ls_exec;
+/* Allocates the arenas, prepares every kernel. `prog`, `api` and `dev` must outlive it. */
+enum ls_status ls_exec_open(const struct ls_prog *prog, const struct ls_device_api *api,
+                            struct ls_device *dev, struct ls_exec **exec, struct ls_error *err);
+void ls_exec_close(struct ls_exec *exec);
+/* Launches all ops of the segment in order. Asynchronous where the device is. */
+enum ls_status ls_exec_run(struct ls_exec *exec, enum ls_segment segment, struct ls_error *err);
+/* Copies a whole tensor; the host buffer has ls_graph_bytes(prog, t) bytes. Waits for the device.
+ */
+enum ls_status ls_exec_read(struct ls_exec *exec, int tensor, void *host, struct ls_error *err);
+enum ls_status ls_exec_write(struct ls_exec *exec, int tensor, const void *host,
+                             struct ls_error *err);
+int64_t ls_exec_bytes(const struct ls_exec *exec); /* what the arenas and the scratch take */
+/* Describes an op of the program to a backend. `io` has room for nin + nout operands. */
+void ls_graph_describe(const struct ls_prog *p, const struct ls_op *op, struct ls_operand *io,
+                       struct ls_op_desc *desc);
+
+#endif
