@@ -1,0 +1,32 @@
+# Readers of what comes from outside. As a plain test each target runs its corpus, cut short and with
+# flipped bits (driver.c); with --enable-fuzz (clang) the same files become libFuzzer programs.
+
+fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors
+
+if LS_FUZZ
+check_PROGRAMS += $(fuzz_targets)
+fuzz_driver =
+fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
+else
+check_PROGRAMS += $(fuzz_targets)
+TESTS += $(fuzz_targets)
+fuzz_driver = tests/fuzz/driver.c
+fuzz_ldflags = $(AM_LDFLAGS)
+endif
+
+tests_fuzz_fuzz_job_SOURCES = tests/fuzz/fuzz_job.c $(fuzz_driver)
+tests_fuzz_fuzz_job_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_job_LDADD = libls_job.la libls_base.la $(LIBCONFIG_LIBS)
+
+tests_fuzz_fuzz_idx_SOURCES = tests/fuzz/fuzz_idx.c $(fuzz_driver)
+tests_fuzz_fuzz_idx_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_idx_LDADD = libls_data.la libls_base.la $(LIBDEFLATE_LIBS)
+
+tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(fuzz_driver)
+tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_safetensors_LDADD = libls_ckpt.la libls_base.la $(JANSSON_LIBS) $(XXHASH_LIBS)
+
+.PHONY: fuzz-targets
+fuzz-targets: $(fuzz_targets)
+
+EXTRA_DIST += tests/fuzz/corpus tests/fuzz/driver.c
