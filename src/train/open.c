@@ -1,0 +1,195 @@
+/* Brings up the parts of a run: the data is read beside the loading of the backend. */
+#include "model/model.h"
+#include "train/run.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FEED_SLOTS 4 /* batches ahead: one in use, one ready, two for a hiccup of the thread */
+
+int ls_train_threads(const struct ls_job *job)
+{
+    if (job->resources.threads != LS_JOB_AUTO)
+        return (int)job->resources.threads;
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+/* ---- data, on a thread of its own ---- */
+
+struct load {
+    struct ls_run *run;
+    enum ls_status status;
+    struct ls_error err;
+};
+
+static void *load_data(void *arg)
+{
+    struct load *l = arg;
+    const struct ls_job *job = l->run->job;
+    l->status = ls_dataset_open(job->data.train_images, job->data.train_labels, job->model.classes,
+                                &l->run->train, &l->err);
+    if (l->status == LS_OK && job->data.test_images) {
+        l->status = ls_dataset_open(job->data.test_images, job->data.test_labels,
+                                    job->model.classes, &l->run->test, &l->err);
+        l->run->has_test = l->status == LS_OK;
+    }
+    return NULL;
+}
+
+static enum ls_status check_data(const struct ls_run *run, struct ls_error *err)
+{
+    const struct ls_job *job = run->job;
+    const struct ls_dataset *a = &run->train, *b = &run->test;
+    if (run->has_test &&
+        (a->height != b->height || a->width != b->width || a->channels != b->channels))
+        return ls_error_set(err, LS_ERR_FORMAT,
+                            "%s has images of %lld x %lld x %lld, but %s of %lld x %lld x %lld",
+                            job->data.test_images, (long long)b->height, (long long)b->width,
+                            (long long)b->channels, job->data.train_images, (long long)a->height,
+                            (long long)a->width, (long long)a->channels);
+    if (job->data.nmean > 1 && job->data.nmean != a->channels)
+        return ls_error_set(err, LS_ERR_USAGE,
+                            "%s: data.mean and data.std have %d values, but the images have %lld "
+                            "channels; give one value, or one per channel",
+                            job->path, job->data.nmean, (long long)a->channels);
+    return LS_OK;
+}
+
+/* ---- backend and program ---- */
+
+static enum ls_status open_device(struct ls_run *run, struct ls_error *err)
+{
+    static const char *const names[] = {[LS_DEVICE_CPU] = "cpu"};
+    struct ls_device_config config = {.threads = ls_train_threads(run->job), .deterministic = true};
+    LS_TRY(
+        ls_device_load(run->config->plugin_dir, names[run->job->resources.device], &run->api, err));
+    return run->api->open(&config, &run->dev, err);
+}
+
+static int64_t pack_size(void *arg, const struct ls_op_desc *op, int operand)
+{
+    struct ls_run *run = arg;
+    return run->api->pack_size(run->dev, op, operand);
+}
+
+static enum ls_status open_program(struct ls_run *run, struct ls_error *err)
+{
+    const struct ls_dataset *d = &run->train;
+    struct ls_model_input input = {d->height, d->width, d->channels};
+    LS_TRY(ls_model_build(run->job, &input, &run->prog, err));
+    LS_TRY(ls_graph_compile(&run->prog, pack_size, run, NULL, err));
+    LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, &run->exec, err));
+    run->result->planned_bytes = ls_exec_bytes(run->exec);
+    run->micros = run->job->train.global_batch / run->prog.options.micro_batch;
+    return ls_state_open(&run->prog, run->exec, &run->state, err);
+}
+
+/* ---- feeds ---- */
+
+static enum ls_status open_feed(struct ls_run *run, const struct ls_dataset *set, bool train,
+                                int64_t position, struct ls_feed **feed, struct ls_error *err)
+{
+    const struct ls_job *job = run->job;
+    int64_t channels = set->channels;
+    float *norm = malloc((size_t)channels * 2 * sizeof *norm);
+    if (!norm)
+        return ls_error_set(err, LS_ERR_NOMEM, "opening the data feed");
+    for (int64_t c = 0; c < channels; c++) {
+        norm[c] = (float)job->data.mean[job->data.nmean > 1 ? c : 0];
+        norm[channels + c] = (float)job->data.std[job->data.nstd > 1 ? c : 0];
+    }
+    struct ls_feed_config config = {.set = set,
+                                    .micro_batch = run->prog.options.micro_batch,
+                                    .seed = (uint64_t)job->seed,
+                                    .shuffle = train,
+                                    .position = position,
+                                    .shift = train ? job->data.shift : 0,
+                                    .flip = train && job->data.flip,
+                                    .mean = norm,
+                                    .std = norm + channels,
+                                    .slots = FEED_SLOTS};
+    enum ls_status status = ls_feed_open(&config, feed, err);
+    free(norm);
+    return status;
+}
+
+static enum ls_status open_metrics(struct ls_run *run, struct ls_error *err)
+{
+    struct ls_arena arena = {0};
+    char *path = ls_arena_printf(&arena, "%s/metrics.jsonl", run->job->checkpoint.dir);
+    enum ls_status status = path ? ls_metrics_open(path, run->step, &run->metrics, err)
+                                 : ls_error_set(err, LS_ERR_NOMEM, "opening metrics.jsonl");
+    ls_arena_free(&arena);
+    return status;
+}
+
+static void say_what_runs(const struct ls_run *run)
+{
+    const struct ls_job *job = run->job;
+    struct ls_progress *out = run->config->progress;
+    char params[32], train[32], test[32], plan[24];
+    ls_progress_line(out, "%s: %s parameters on %s", job->name,
+                     ls_format_count(ls_model_count(&run->prog), params),
+                     run->api->describe(run->dev));
+    ls_progress_line(out, "data: %s training samples, %s test samples; %s planned memory",
+                     ls_format_count(run->train.n, train),
+                     ls_format_count(run->has_test ? run->test.n : 0, test),
+                     ls_format_bytes(run->result->planned_bytes, plan));
+}
+
+int64_t ls_train_steps(const struct ls_job *job, int64_t samples)
+{
+    int64_t batch = job->train.global_batch;
+    return job->train.steps != LS_JOB_AUTO ? job->train.steps
+                                           : (job->train.epochs * samples + batch - 1) / batch;
+}
+
+enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
+{
+    struct load load = {.run = run};
+    pthread_t thread;
+    bool beside = pthread_create(&thread, NULL, load_data, &load) == 0;
+    if (!beside)
+        load_data(&load);
+    enum ls_status status = open_device(run, err);
+    /* Cheap checks of the checkpoint directory come before the program is built. */
+    if (status == LS_OK)
+        status = ls_ckpt_open(run->job->checkpoint.dir, &run->ckpt, err);
+    if (beside)
+        pthread_join(thread, NULL);
+    LS_TRY(status);
+    if (load.status != LS_OK)
+        return ls_error_set(err, load.status, "%s", load.err.message);
+    LS_TRY(check_data(run, err));
+    run->steps = ls_train_steps(run->job, run->train.n);
+    LS_TRY(open_program(run, err));
+    say_what_runs(run);
+    LS_TRY(ls_run_restore(run, err));
+    LS_TRY(open_metrics(run, err));
+    LS_TRY(ls_exec_run(run->exec, LS_SEG_LOAD, err));
+    LS_TRY(open_feed(run, &run->train, true, run->step * run->job->train.global_batch, &run->feed,
+                     err));
+    if (run->has_test)
+        LS_TRY(open_feed(run, &run->test, false, 0, &run->test_feed, err));
+    return LS_OK;
+}
+
+void ls_run_close(struct ls_run *run)
+{
+    ls_feed_close(run->feed);
+    ls_feed_close(run->test_feed);
+    ls_state_close(run->state);
+    ls_exec_close(run->exec);
+    if (run->dev)
+        run->api->close(run->dev);
+    ls_graph_free(&run->prog);
+    ls_ckpt_close(run->ckpt);
+    ls_dataset_close(&run->train);
+    ls_dataset_close(&run->test);
+}

@@ -1,0 +1,143 @@
+/* The program's state by name: parameters are views of buckets, a parameter's moments lie at the same
+ * place of the bucket's moments. Padding is never stored. */
+#include "ckpt/ckpt.h"
+#include "model/model.h"
+#include "train/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct whole { /* a bucket's tensor on the host */
+    int tensor;
+    char *bytes;
+};
+struct ls_state {
+    const struct ls_prog *prog;
+    struct ls_exec *exec;
+    struct ls_arena arena;
+    struct whole *whole; /* param, m, v of every bucket */
+    int nwhole;
+    struct ls_st_tensor *model, *optimizer;
+    int nmodel, noptimizer;
+};
+
+static char *host_of(const struct ls_state *s, int tensor)
+{
+    for (int i = 0; i < s->nwhole; i++)
+        if (s->whole[i].tensor == tensor)
+            return s->whole[i].bytes;
+    return NULL;
+}
+
+static const struct ls_bucket *bucket_of(const struct ls_prog *p, int param_base)
+{
+    for (int b = 0; b < p->nbucket; b++)
+        if (p->bucket[b].param == param_base)
+            return &p->bucket[b];
+    return NULL;
+}
+
+/* One stored tensor: parameter `t` as it lies in bucket tensor `base`. */
+static bool add(struct ls_state *s, struct ls_st_tensor *to, const struct ls_tensor *t, int base,
+                const char *suffix)
+{
+    char *name = ls_arena_printf(&s->arena, "%s%s", t->name, suffix);
+    *to = (struct ls_st_tensor){
+        .name = name,
+        .dtype = t->dtype,
+        .ndim = t->ndim,
+        .data = host_of(s, base) + t->offset * ls_dtype_size(t->dtype),
+    };
+    memcpy(to->shape, t->shape, sizeof t->shape);
+    return name != NULL;
+}
+
+static bool fill_tables(struct ls_state *s)
+{
+    const struct ls_prog *p = s->prog;
+    for (int i = 0; i < p->nparam; i++) {
+        const struct ls_tensor *t = &p->tensor[p->param[i].tensor];
+        const struct ls_bucket *b = bucket_of(p, t->base);
+        if (!b || !add(s, &s->model[s->nmodel++], t, b->param, ""))
+            return false;
+        if (b->m >= 0 && !add(s, &s->optimizer[s->noptimizer++], t, b->m, "/m"))
+            return false;
+        if (b->v >= 0 && !add(s, &s->optimizer[s->noptimizer++], t, b->v, "/v"))
+            return false;
+    }
+    return true;
+}
+
+enum ls_status ls_state_open(const struct ls_prog *p, struct ls_exec *exec, struct ls_state **state,
+                             struct ls_error *err)
+{
+    struct ls_state *s = calloc(1, sizeof *s);
+    if (!s)
+        return ls_error_set(err, LS_ERR_NOMEM, "preparing the state");
+    *s = (struct ls_state){.prog = p, .exec = exec};
+    s->whole = calloc((size_t)p->nbucket * 3 + 1, sizeof *s->whole);
+    s->model = calloc((size_t)p->nparam + 1, sizeof *s->model);
+    s->optimizer = calloc((size_t)p->nparam * 2 + 1, sizeof *s->optimizer);
+    bool ok = s->whole && s->model && s->optimizer;
+    for (int b = 0; b < p->nbucket && ok; b++)
+        for (int k = 0; k < 3 && ok; k++) {
+            int t = (const int[]){p->bucket[b].param, p->bucket[b].m, p->bucket[b].v}[k];
+            if (t < 0)
+                continue;
+            char *bytes = calloc(1, (size_t)ls_graph_bytes(p, t));
+            s->whole[s->nwhole++] = (struct whole){t, bytes};
+            ok = bytes != NULL;
+        }
+    if (!ok || !fill_tables(s)) {
+        ls_state_close(s);
+        return ls_error_set(err, LS_ERR_NOMEM,
+                            "no memory for a copy of the parameters and moments");
+    }
+    *state = s;
+    return LS_OK;
+}
+
+void ls_state_close(struct ls_state *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->nwhole; i++)
+        free(s->whole[i].bytes);
+    free(s->whole);
+    free(s->model);
+    free(s->optimizer);
+    ls_arena_free(&s->arena);
+    free(s);
+}
+
+enum ls_status ls_state_initialise(struct ls_state *s, uint64_t seed, struct ls_error *err)
+{
+    for (int i = 0; i < s->nwhole; i++)
+        memset(s->whole[i].bytes, 0, (size_t)ls_graph_bytes(s->prog, s->whole[i].tensor));
+    for (int i = 0; i < s->nmodel; i++)
+        ls_model_initial(s->prog, i, seed, s->model[i].data);
+    return ls_state_write(s, err);
+}
+
+void ls_state_buffers(struct ls_state *s, struct ls_ckpt_state *ckpt)
+{
+    ckpt->model = s->model;
+    ckpt->nmodel = s->nmodel;
+    ckpt->optimizer = s->optimizer;
+    ckpt->noptimizer = s->noptimizer;
+}
+
+enum ls_status ls_state_read(struct ls_state *s, struct ls_ckpt_state *ckpt, struct ls_error *err)
+{
+    for (int i = 0; i < s->nwhole; i++)
+        LS_TRY(ls_exec_read(s->exec, s->whole[i].tensor, s->whole[i].bytes, err));
+    ls_state_buffers(s, ckpt);
+    return LS_OK;
+}
+
+enum ls_status ls_state_write(struct ls_state *s, struct ls_error *err)
+{
+    for (int i = 0; i < s->nwhole; i++)
+        LS_TRY(ls_exec_write(s->exec, s->whole[i].tensor, s->whole[i].bytes, err));
+    return LS_OK;
+}

@@ -1,0 +1,69 @@
+/* The loop: data in, steps, evaluation, checkpoints, until the job is done or asked to stop.
+ *
+ *   open (data beside the backend) -> build -> restore or initialise -> step* -> last checkpoint
+ */
+#ifndef LS_TRAIN_H
+#define LS_TRAIN_H
+
+#include "base/base.h"
+#include "graph/graph.h"
+#include "job/job.h"
+#include "watch/watch.h"
+
+#include <signal.h>
+
+enum ls_resume { LS_RESUME_AUTO, LS_RESUME_NEVER, LS_RESUME_PATH };
+
+struct ls_train_config {
+    const struct ls_job *job;
+    const char *plugin_dir; /* holds lockstep_<device>.so */
+    enum ls_resume resume;
+    const char *resume_path;           /* LS_RESUME_PATH: a checkpoint directory */
+    const volatile sig_atomic_t *stop; /* a signal number once the run shall save and end */
+    struct ls_progress *progress;
+};
+
+struct ls_train_result {
+    bool stopped;              /* ended early because *stop was set, after saving */
+    int64_t steps;             /* finished, earlier runs included */
+    double seconds;            /* of this run's loop: steps, evaluations, checkpoints */
+    double step_seconds;       /* of it, in steps alone */
+    double samples_per_second; /* this run's samples / step_seconds; 0 if no step was run */
+    double first_step;         /* from the start of the process to the end of the first step */
+    double train_loss;         /* of the last step; NaN if none */
+    double test_loss, test_accuracy; /* NaN without a test set; accuracy is a fraction */
+    int64_t planned_bytes;           /* what the plan allotted, and the arenas use */
+    int64_t skipped;                 /* steps of this run whose update was skipped */
+    char *checkpoint;                /* the newest, malloc'd; NULL if none was written or resumed */
+};
+
+/* Runs the job. Checkpoints that were complete stay so, whatever is returned. */
+enum ls_status ls_train(const struct ls_train_config *config, struct ls_train_result *result,
+                        struct ls_error *err);
+void ls_train_result_free(struct ls_train_result *result);
+
+/* schedule.c: the learning rate of step `step` (from 0) of `steps`. */
+double ls_schedule_lr(const struct ls_job *job, int64_t step, int64_t steps);
+
+/* Steps of the whole job on a training set of `samples`: as given, or epochs rounded up. */
+int64_t ls_train_steps(const struct ls_job *job, int64_t samples);
+
+/* Threads that this process may use by its CPU mask. */
+int ls_train_threads(const struct ls_job *job);
+
+/* state.c: the program's parameters and moments as checkpoint tensors. */
+struct ls_state;
+enum ls_status ls_state_open(const struct ls_prog *prog, struct ls_exec *exec,
+                             struct ls_state **state, struct ls_error *err);
+void ls_state_close(struct ls_state *state);
+/* Sets every parameter to its initial value and every moment to zero. */
+enum ls_status ls_state_initialise(struct ls_state *state, uint64_t seed, struct ls_error *err);
+struct ls_ckpt_state;
+/* Points `ckpt` at host copies of all tensors, freshly read from the device: ready to save. */
+enum ls_status ls_state_read(struct ls_state *state, struct ls_ckpt_state *ckpt,
+                             struct ls_error *err);
+/* Points `ckpt` at host buffers to be filled by a load; ls_state_write then sends them. */
+void ls_state_buffers(struct ls_state *state, struct ls_ckpt_state *ckpt);
+enum ls_status ls_state_write(struct ls_state *state, struct ls_error *err);
+
+#endif
