@@ -1,0 +1,36 @@
+/* The commands: each reads its own command line, prints, and returns the exit code. argv[0] is the name
+ * of the command. This is the only room that prints, reads the environment and handles signals. */
+#ifndef LS_CLI_H
+#define LS_CLI_H
+
+#include "base/base.h"
+#include "job/job.h"
+
+#include <stdio.h>
+
+enum ls_exit {
+    LS_EXIT_OK = 0,
+    LS_EXIT_FAILED = 1,
+    LS_EXIT_USAGE = 2,   /* command line or job description */
+    LS_EXIT_ENV = 4,     /* the environment is unusable: no backend */
+    LS_EXIT_REQUEUE = 75 /* saved, and wants to be started again */
+};
+int ls_cli_exit_code(enum ls_status status);
+
+int ls_cli_run(int argc, char **argv);
+int ls_cli_config(int argc, char **argv);
+int ls_cli_plan(int argc, char **argv);
+int ls_cli_ckpt(int argc, char **argv);
+int ls_cli_init(int argc, char **argv);
+
+/* common.c: what several commands share. */
+void ls_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Directory of the device plugins: LOCKSTEP_PLUGIN_DIR, or relative to the program, or as installed.
+ * The result is malloc'd; NULL when memory is short. */
+char *ls_cli_plugin_dir(void);
+/* Reads the job, printing all problems; returns an exit code. */
+int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job);
+/* Sets what the OpenMP runtime of the CPU backend reads when it is loaded; a user's own settings win. */
+void ls_cli_prepare_threads(const struct ls_job *job);
+
+#endif

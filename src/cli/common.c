@@ -1,0 +1,77 @@
+/* What several commands share: messages, exit codes, finding plugins, reading a job description. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int ls_cli_exit_code(enum ls_status status)
+{
+    switch (status) {
+    case LS_OK:
+        return LS_EXIT_OK;
+    case LS_ERR_USAGE:
+        return LS_EXIT_USAGE;
+    case LS_ERR_ENV:
+        return LS_EXIT_ENV;
+    default:
+        return LS_EXIT_FAILED;
+    }
+}
+
+void ls_cli_error(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("lockstep: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+}
+
+char *ls_cli_plugin_dir(void)
+{
+    const char *set = getenv("LOCKSTEP_PLUGIN_DIR");
+    if (set && *set)
+        return strdup(set);
+    static const char *const relative[] = {"plugins", "../lib/lockstep"};
+    char exe[4096], dir[4200];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    char *slash = n > 0 ? (exe[n] = '\0', strrchr(exe, '/')) : NULL;
+    for (size_t i = 0; slash && i < sizeof relative / sizeof *relative; i++) {
+        *slash = '\0';
+        snprintf(dir, sizeof dir, "%s/%s", exe, relative[i]);
+        if (access(dir, R_OK | X_OK) == 0)
+            return strdup(dir);
+    }
+    return strdup(LS_PKGLIBDIR);
+}
+
+int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job)
+{
+    struct ls_error err = {0};
+    struct ls_buf problems;
+    ls_buf_init(&problems, (size_t)1 << 20);
+    enum ls_status status = ls_job_read(path, sets, nsets, job, &problems, &err);
+    if (status != LS_OK) {
+        if (problems.data)
+            fputs(problems.data, stderr);
+        ls_cli_error("%s", err.message);
+    }
+    ls_buf_free(&problems);
+    return status == LS_OK ? LS_EXIT_OK : LS_EXIT_USAGE;
+}
+
+void ls_cli_prepare_threads(const struct ls_job *job)
+{
+    char threads[16];
+    /* Fork and join of a parallel region cost microseconds only while the other threads spin; but they
+     * must not spin long where something else needs the core. libgomp: about 2 ns a turn. */
+    if (!getenv("OMP_WAIT_POLICY"))
+        setenv("GOMP_SPINCOUNT", "50000", 0);
+    setenv("OMP_DYNAMIC", "false", 0);
+    if (job->resources.threads != LS_JOB_AUTO) {
+        snprintf(threads, sizeof threads, "%d", (int)job->resources.threads);
+        setenv("OMP_NUM_THREADS", threads, 1);
+    }
+}

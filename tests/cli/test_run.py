@@ -1,0 +1,240 @@
+"""`lockstep run` as a user sees it: results, exit codes, signals, resuming, and bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import tap
+
+
+def write_job(scratch, name, **kwargs):
+    path = scratch(name + ".cfg")
+    with open(path, "w") as f:
+        f.write(tap.job_text(scratch.path, name, **kwargs))
+    return path
+
+
+def weights(checkpoint):
+    return {name: tap.read(os.path.join(checkpoint, name))
+            for name in ("model.safetensors", "optimizer.safetensors")}
+
+
+def wait_for(condition, what, seconds=120):
+    """Polls; a deadline makes a hang an error and not a wait."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            tap.ok(False, f"{what} within {seconds} s")
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def checkpoints(folder):
+    if not os.path.isdir(folder):
+        return []
+    return sorted(n for n in os.listdir(folder) if n.startswith("step-") and "tmp" not in n)
+
+
+def start(*args):
+    return subprocess.Popen([tap.program(), *args], stdin=subprocess.DEVNULL, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_usage(scratch):
+    for args, code in ((["--help"], 0), (["--version"], 0), ([], 2), (["runn"], 2), (["run"], 2),
+                       (["run", "--help"], 0), (["run", "--nonsense", "x"], 2),
+                       (["run", scratch("absent.cfg")], 2), (["plan", "--help"], 0),
+                       (["plan", "--print=nonsense", "x"], 2)):
+        result = tap.run(*args)
+        tap.same(result.returncode, code, f"lockstep {' '.join(args)[:40]} exits with {code}")
+    tap.ok("did you mean 'run'" in tap.run("runn").stderr, "a mistyped command names the nearest")
+
+
+def test_result(scratch):
+    job = write_job(scratch, "first", train="epochs = 3; global_batch = 32; eval_every = 10;")
+    result = tap.run("run", "--json", job)
+    tap.same(result.returncode, 0, "a small job trains")
+    r = tap.record(result)
+    tap.same(r.get("status"), "done", "status")
+    tap.same(r.get("steps"), 48, "3 epochs of 512 samples are 48 steps of 32")
+    tap.ok(r.get("test_accuracy", 0) > 0.95, "it learns what is easy to learn", r)
+    for key in ("seconds", "train_loss", "test_loss", "samples_per_second", "peak_memory_bytes",
+                "planned_memory_bytes", "first_step_seconds"):
+        tap.ok(isinstance(r.get(key), (int, float)) and r[key] > 0, f"{key} is a number", r)
+    tap.ok(os.path.isdir(r["checkpoint"]), "the checkpoint that it names is there")
+    lines = [json.loads(x) for x in tap.read(scratch("first.ckpt", "metrics.jsonl"), "r").splitlines()]
+    tap.same([x["step"] for x in lines if x["type"] == "step"], list(range(1, 49)),
+             "metrics.jsonl has every step once")
+    tap.same([x["step"] for x in lines if x["type"] == "eval"], [10, 20, 30, 40, 48],
+             "evaluations every 10 steps and at the end")
+    plan = json.loads(tap.run("plan", "--json", job).stdout)
+    tap.same(plan["memory_bytes"]["total"], r["planned_memory_bytes"],
+             "the plan's total is what the arenas use")
+    again = tap.run("run", "--json", job)
+    tap.same((again.returncode, tap.record(again)["test_accuracy"]), (0, r["test_accuracy"]),
+             "the same command again: nothing to do, the same accuracy")
+    plain = tap.run("run", job)
+    tap.ok("test accuracy" in plain.stdout and "checkpoint:" in plain.stdout, "a summary for people",
+           plain.stdout)
+
+
+def test_same_bits(scratch):
+    for model in ("mlp", "convnet"):
+        kwargs = {"model": tap.CONVNET} if model == "convnet" else {}
+        train = "steps = 12; global_batch = 32; micro_batch = 16;"
+        paths = []
+        for i in range(2):
+            job = write_job(scratch, f"{model}{i}", train=train, **kwargs)
+            paths.append(tap.record(tap.run("run", "--json", job))["checkpoint"])
+        tap.ok(weights(paths[0]) == weights(paths[1]), f"{model}: two runs, identical weights")
+        other = tap.record(tap.run("run", "--json", "--set", "seed=8", "--set",
+                                   f"checkpoint.dir={scratch(model + '-seed.ckpt')}", job))
+        tap.ok(weights(other["checkpoint"]) != weights(paths[0]), f"{model}: another seed differs")
+
+
+def test_resume(scratch):
+    for model in ("mlp", "convnet"):
+        kwargs = {"model": tap.CONVNET} if model == "convnet" else {}
+        train = "steps = 400; global_batch = 32; micro_batch = 16; eval_every = 0;"
+        whole = write_job(scratch, f"{model}-whole", train=train, **kwargs)
+        want = tap.record(tap.run("run", "--json", whole))
+        part = write_job(scratch, f"{model}-part", train=train, **kwargs)
+        folder = scratch(f"{model}-part.ckpt")
+        for sig, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)):
+            before = set(checkpoints(folder))
+            run = start("run", "--json", "--set", "checkpoint.every_steps=20", part)
+            wait_for(lambda: set(checkpoints(folder)) - before or run.poll() is not None,
+                     "a checkpoint")
+            run.send_signal(sig)
+            out, err = run.communicate(timeout=120)
+            r = json.loads(out.splitlines()[-1])
+            if r["status"] == "done":
+                tap.ok(False, f"{model}: the run ended before signal {sig} came", err)
+                break
+            tap.same((run.returncode, r["status"]), (code, "stopped"),
+                     f"{model}: {sig.name} saves and exits with {code}")
+            tap.same(os.path.basename(r["checkpoint"]), f"step-{r['steps']:08d}",
+                     f"{model}: what it saved is the step that it finished")
+        got = tap.record(tap.run("run", "--json", part))
+        tap.ok(got["status"] == "done" and weights(got["checkpoint"]) == weights(want["checkpoint"]),
+               f"{model}: stopped and resumed three times, bit-equal to an uninterrupted run", got)
+        lines = [json.loads(x) for x in
+                 tap.read(os.path.join(folder, "metrics.jsonl"), "r").splitlines()]
+        tap.same([x["step"] for x in lines if x["type"] == "step"], list(range(1, 401)),
+                 f"{model}: metrics.jsonl has every step once, in order")
+
+
+def test_resume_choices(scratch):
+    job = write_job(scratch, "choice", train="steps = 6; global_batch = 32;")
+    tap.run("run", "--set", "checkpoint.every_steps=2", job)
+    folder = scratch("choice.ckpt")
+    tap.same(checkpoints(folder), ["step-00000002", "step-00000004", "step-00000006"],
+             "every_steps and keep")
+    never = tap.run("run", "--resume", "never", job)
+    tap.ok(never.returncode == 2 and "already holds" in never.stderr,
+           "--resume never is refused where checkpoints are", never.stderr)
+    old = tap.run("run", "--resume", os.path.join(folder, "step-00000002"), job)
+    tap.ok(old.returncode == 2 and "already holds" in old.stderr,
+           "resuming an older one in the same folder is refused", old.stderr)
+    there = tap.run("run", "--json", "--resume", os.path.join(folder, "step-00000002"), "--set",
+                    f"checkpoint.dir={scratch('other.ckpt')}", job)
+    tap.ok(there.returncode == 0 and
+           weights(tap.record(there)["checkpoint"]) ==
+           weights(os.path.join(folder, "step-00000006")),
+           "resuming an older one into another folder gives the same weights", there.stderr)
+    path = os.path.join(folder, "step-00000006", "model.safetensors")
+    bytes_ = bytearray(tap.read(path))
+    bytes_[-1] ^= 1
+    with open(path, "wb") as f:
+        f.write(bytes_)
+    flipped = tap.run("run", "--json", job)
+    tap.ok(flipped.returncode == 0 and "step-00000006" in flipped.stderr and
+           "at step 4" in flipped.stderr, "a flipped bit: said, and the one before is taken",
+           flipped.stderr)
+    tap.same(tap.run("run", "--resume", scratch("nowhere"), job).returncode, 1,
+             "a checkpoint that is not there")
+    for change, word in (("seed=9", "seed"), ("train.global_batch=64", "global_batch"),
+                         ("model.hidden=[16]", "hidden")):
+        result = tap.run("run", "--set", change, "--set", "train.steps=9", job)
+        tap.ok(result.returncode in (1, 2) and result.stderr.strip(),
+               f"a checkpoint of another {word} is refused", result.stderr)
+
+
+def test_bad_data(scratch):
+    images, labels = tap.read(scratch("train-images")), tap.read(scratch("train-labels"))
+    cases = (("missing", None, labels), ("truncated", images[:-1], labels),
+             ("over-long", images + b"x", labels), ("wrong magic", b"\1" + images[1:], labels),
+             ("random bytes", os.urandom(4096), labels), ("empty", b"", labels),
+             ("label out of range", images, labels[:-1] + b"\4"),
+             ("fewer labels", images, tap.idx_bytes((511,), labels[8:-1])))
+    job = write_job(scratch, "bad")
+    for what, i, l in cases:
+        for name, data in (("bad-images", i), ("bad-labels", l)):
+            path = scratch(name)
+            if os.path.exists(path):
+                os.unlink(path)
+            if data is not None:
+                with open(path, "wb") as f:
+                    f.write(data)
+        result = tap.run("run", "--set", f"data.train.images={scratch('bad-images')}", "--set",
+                         f"data.train.labels={scratch('bad-labels')}", job)
+        tap.ok(result.returncode == 1 and scratch("bad-") in result.stderr,
+               f"{what}: exit 1 and a message that names the file", result.stderr)
+    tap.same(checkpoints(scratch("bad.ckpt")), [], "no checkpoint came of it")
+
+
+def test_bad_places(scratch):
+    job = write_job(scratch, "place", train="steps = 100000; global_batch = 32; eval_every = 0;")
+    folder = scratch("place.ckpt")
+    first = start("run", "--set", "checkpoint.every_steps=10", job)
+    wait_for(lambda: checkpoints(folder), "a checkpoint of the first run")
+    second = tap.run("run", job)
+    tap.ok(second.returncode == 1 and str(first.pid) in second.stderr,
+           "a second writer is refused, and told who holds the folder", second.stderr)
+    first.terminate()
+    first.communicate(timeout=120)
+    tap.same(first.returncode, 143, "the first writer goes on undisturbed, until it is stopped")
+    with open(scratch("a-file"), "w") as f:
+        f.write("x")
+    result = tap.run("run", "--set", f"checkpoint.dir={scratch('a-file')}", job)
+    tap.ok(result.returncode == 1 and "a-file" in result.stderr, "checkpoint.dir is a file",
+           result.stderr)
+    # A limit on the size of files acts as a full disk does, and needs no rights.
+    limited = tap.run("run", "--set", "train.steps=30", "--set", "checkpoint.every_steps=10",
+                      "--set", "model.hidden=[512,512]", "--set",
+                      f"checkpoint.dir={scratch('full.ckpt')}", job,
+                      preexec_fn=lambda: __import__("resource").setrlimit(
+                          __import__("resource").RLIMIT_FSIZE, (100000, 100000)))
+    tap.ok(limited.returncode == 1 and "full.ckpt" in limited.stderr, "a file that cannot grow: exit 1",
+           limited.stderr)
+    tap.same([n for n in os.listdir(scratch("full.ckpt")) if n.startswith("step-")], [],
+             "and nothing half-written stays")
+
+
+def test_diverged(scratch):
+    job = write_job(scratch, "diverge", train="steps = 200; global_batch = 32;")
+    result = tap.run("run", "--json", "--set", "data.std=1e-38", job)
+    tap.ok(result.returncode == 1 and "not finite" in result.stderr,
+           "a run that diverged ends with a reason", result.stderr)
+    tap.same(tap.record(result).get("status"), "failed", "and a record that says so")
+
+
+def main():
+    with tap.Scratch() as scratch:
+        tap.make_set(scratch("train"), 512)
+        tap.make_set(scratch("test"), 100, seed=2)
+        test_usage(scratch)
+        test_result(scratch)
+        test_same_bits(scratch)
+        test_resume(scratch)
+        test_resume_choices(scratch)
+        test_bad_data(scratch)
+        test_bad_places(scratch)
+        test_diverged(scratch)
+    tap.done()
+
+
+main()
