@@ -82,13 +82,19 @@ static void problem(struct ls_job_lexer *lx, enum ls_job_token token, const char
     lx->token = token;
 }
 
+/* A text without lines (a --set value) stays at 0. */
+static void next_line(struct ls_job_lexer *lx)
+{
+    lx->line += lx->line > 0;
+}
+
 /* Skips white space and comments; false after a comment that never ends. */
 static bool skip(struct ls_job_lexer *lx)
 {
     while (lx->at < lx->end) {
         char c = *lx->at, next = lx->at + 1 < lx->end ? lx->at[1] : '\0';
         if (c == '\n')
-            lx->line++;
+            next_line(lx);
         if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\n') {
             lx->at++;
         } else if (c == '#' || (c == '/' && next == '/')) {
@@ -101,7 +107,8 @@ static bool skip(struct ls_job_lexer *lx)
                     problem(lx, LS_TOK_FATAL, "found /* without an end, expected */ behind it");
                     return false;
                 }
-                lx->line += *lx->at == '\n';
+                if (*lx->at == '\n')
+                    next_line(lx);
                 if (lx->at[0] == '*' && lx->at[1] == '/')
                     break;
             }

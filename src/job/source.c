@@ -225,7 +225,7 @@ static const char *found(const struct ls_job_lexer *lx, char out[static 96])
 {
     switch (lx->token) {
     case LS_TOK_END:
-        return "the end of the file";
+        return lx->line ? "the end of the file" : "the end of the value";
     case LS_TOK_STRING:
         snprintf(out, 96, "the string \"%.60s\"", lx->text);
         return out;
@@ -246,6 +246,17 @@ static void unexpected(struct scan *scan, const char *expected)
     ls_job_problem(scan->source->problems, lx->place, "found %s, expected %s", found(lx, text),
                    expected);
     fatal(scan);
+}
+
+/* The innermost bracket does not end as it should. */
+static void unclosed(struct scan *scan)
+{
+    char expected[64];
+    const struct bracket *b = top(scan);
+    int n = snprintf(expected, sizeof expected, "%c for the bracket", b->close);
+    if (b->place.line)
+        snprintf(expected + n, sizeof expected - (size_t)n, " of line %d", b->place.line);
+    unexpected(scan, expected);
 }
 
 static void open_bracket(struct scan *scan, char open)
@@ -271,15 +282,13 @@ static void close_bracket(struct scan *scan)
 {
     struct ls_job_lexer *lx = lexer(scan);
     struct bracket *b = top(scan);
-    if (!b->close || lx->text[0] != b->close ||
-        scan->nesting == scan->files[scan->nfiles - 1]->nesting) {
-        if (b->close && lx->text[0] != b->close)
-            ls_job_problem(scan->source->problems, lx->place,
-                           "found %s, expected %c for the bracket of line %d", lx->text, b->close,
-                           b->place.line);
-        else
-            ls_job_problem(scan->source->problems, lx->place,
-                           "found %s, which closes nothing, expected key = value", lx->text);
+    if (b->close && lx->text[0] != b->close) {
+        unclosed(scan);
+        return;
+    }
+    if (!b->close || scan->nesting == scan->files[scan->nfiles - 1]->nesting) {
+        ls_job_problem(scan->source->problems, lx->place,
+                       "found %s, which closes nothing, expected key = value", lx->text);
         fatal(scan);
         return;
     }
@@ -420,16 +429,10 @@ static void setting(struct scan *scan)
 
 static void end_of_file(struct scan *scan)
 {
-    struct ls_job_lexer *lx = lexer(scan);
-    const struct bracket *b = top(scan);
-    if (scan->nesting > scan->files[scan->nfiles - 1]->nesting) {
-        ls_job_problem(scan->source->problems, lx->place,
-                       "found the end of the file, expected %c for the bracket of line %d",
-                       b->close, b->place.line);
-        fatal(scan);
-        return;
-    }
-    close_file(scan);
+    if (scan->nesting > scan->files[scan->nfiles - 1]->nesting)
+        unclosed(scan);
+    else
+        close_file(scan);
 }
 
 static void step_in_group(struct scan *scan)

@@ -135,9 +135,9 @@ const char *ls_job_format_quantity(enum ls_job_kind kind, double x, char out[sta
             zeros++;
     int n = snprintf(out, 24, "%.16g", x);
     if (zeros)
-        snprintf(out + n, 8, "e%d", zeros);
+        snprintf(out + n, (size_t)(32 - n), "e%d", zeros);
     else
-        snprintf(out + n, 8, "%s", name ? name : "");
+        snprintf(out + n, (size_t)(32 - n), "%s", name ? name : "");
     return out;
 }
 
@@ -419,21 +419,21 @@ static bool store_numbers(struct ls_job_reader *reader, const struct ls_job_key 
 bool ls_job_store(struct ls_job_reader *reader, const struct ls_job_key *key, const char *label,
                   const struct ls_job_value *v, int depth, void *base)
 {
-    char *field = key->offset == LS_JOB_NOWHERE ? NULL : (char *)base + key->offset;
+    void *field = key->offset == LS_JOB_NOWHERE ? NULL : (char *)base + key->offset;
     if (v->type == LS_VALUE_BAD)
         return false;
     switch (key->kind) {
     case LS_JOB_INT:
-        return store_int(reader, key, label, v, (int64_t *)field);
+        return store_int(reader, key, label, v, field);
     case LS_JOB_FLOAT:
-        return store_float(reader, key, label, v, (double *)field);
+        return store_float(reader, key, label, v, field);
     case LS_JOB_BOOL:
         if (v->type != LS_VALUE_BOOL)
             return refuse(reader, key, label, v, "");
         *(bool *)field = v->i;
         return true;
     case LS_JOB_STRING:
-        return store_string(reader, key, label, v, (const char **)field);
+        return store_string(reader, key, label, v, field);
     case LS_JOB_ENUM:
         return store_enum(reader, key, label, v, base);
     case LS_JOB_BYTES:
@@ -445,8 +445,7 @@ bool ls_job_store(struct ls_job_reader *reader, const struct ls_job_key *key, co
     case LS_JOB_LAYERS:
         if (v->type != LS_VALUE_LIST || !v->node)
             return v->type == LS_VALUE_LIST || refuse(reader, key, label, v, "");
-        return ls_job_layers(reader, label, v, depth, (struct ls_layer **)field,
-                             (int *)((char *)base + key->count));
+        return ls_job_layers(reader, label, v, depth, field, (int *)((char *)base + key->count));
     }
     return false;
 }

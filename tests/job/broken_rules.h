@@ -150,4 +150,4 @@
  "job.cfg:4: train.global_batch: found the string \"128\", expected an integer from 1 to 1048576; numbers are written without quotes\n"
  "job.cfg:5: optimizer.momentum: found with optimizer.type = \"adamw\", expected only with \"sgd\"\n"
  "job.cfg: name: found nothing, expected a name in quotes, without / and not starting with a dot\n"},
-/* clang-format on */
+    /* clang-format on */

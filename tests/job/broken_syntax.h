@@ -133,4 +133,4 @@
  "job.cfg:2: found @include \"job.cfg\" inside that file itself, expected no cycle\n"},
 {"@include as a value", "name = \"t\";", "name = \"t\"; seed = @include \"x\"",
  "job.cfg:1: found @include, expected a value\n"},
-/* clang-format on */
+    /* clang-format on */

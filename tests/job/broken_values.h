@@ -171,4 +171,4 @@
  "job.cfg:1: name: found the string \".a\", expected a name in quotes, without / and not starting with a dot\n"},
 {"empty path", "images = \"a\"", "images = \"\"",
  "job.cfg:3: data.train.images: found the string \"\", expected a path in quotes\n"},
-/* clang-format on */
+    /* clang-format on */
