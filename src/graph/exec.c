@@ -71,8 +71,6 @@ static enum ls_status prepare_op(struct ls_exec *e, int i, struct ls_operand *io
         l->operands[k] = address(e, op->in[k]);
     for (int k = 0; k < op->nout; k++)
         l->operands[op->nin + k] = address(e, op->out[k]);
-    if (op->kind == LS_K_PACK)
-        l->operands[1] = l->operands[2]; /* launch(kernel, {plain, packed}) */
     return LS_OK;
 }
 

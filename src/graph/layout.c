@@ -30,8 +30,8 @@ static bool same_need(const struct ls_prog *p, const struct ls_op *a, const stru
 static int add_pack(struct ls_prog *p, const struct ls_op *user, int operand, int64_t bytes)
 {
     int plain = user->in[operand];
-    int t = ls_graph_tensor(p, LS_ROLE_DERIVED, true, LS_U8, 1, &bytes, "%s.%s.packed",
-                            p->tensor[plain].name, ls_graph_kind(user->kind)->name);
+    int t = ls_graph_tensor(p, LS_ROLE_DERIVED, true, LS_U8, 1, &bytes, "%s.%s.%d.packed",
+                            p->tensor[plain].name, ls_graph_kind(user->kind)->name, user->id);
     p->tensor[t].packed = plain;
     return t;
 }

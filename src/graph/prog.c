@@ -56,6 +56,9 @@ enum ls_status ls_graph_check(const struct ls_prog *p, const char *pass, struct 
 int ls_graph_tensor(struct ls_prog *p, enum ls_role role, bool persistent, enum ls_dtype dtype,
                     int ndim, const int64_t *shape, const char *fmt, ...)
 {
+    int64_t extent[LS_MAX_DIMS] = {0}; /* `shape` may lie in the array that grows */
+    for (int d = 0; d < ndim; d++)
+        extent[d] = shape[d];
     struct ls_buf name;
     ls_buf_init(&name, 256);
     va_list ap;
@@ -79,7 +82,7 @@ int ls_graph_tensor(struct ls_prog *p, enum ls_role role, bool persistent, enum 
                             .packed = -1,
                             .at = -1};
     for (int d = 0; d < ndim; d++)
-        t->shape[d] = shape[d];
+        t->shape[d] = extent[d];
     return p->ntensor++;
 }
 
