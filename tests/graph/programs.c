@@ -111,7 +111,8 @@ static void running(struct ls_prog *p, const char *name, const char *what, int s
     char full[64];
     snprintf(full, sizeof full, "%s.%s", name, what);
     struct ls_fill fill = {LS_FILL_CONSTANT, start};
-    ls_graph_param(p, 1, &p->tensor[statistic].shape[0], LS_RULE_EMA, fill, full);
+    int64_t channels = p->tensor[statistic].shape[0];
+    ls_graph_param(p, 1, &channels, LS_RULE_EMA, fill, full);
     p->param[p->nparam - 1].grad = statistic;
     p->param[p->nparam - 1].momentum = 0.75;
 }
