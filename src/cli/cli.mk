@@ -2,6 +2,7 @@ noinst_LTLIBRARIES += libls_cli.la
 libls_cli_la_SOURCES = \
 	src/cli/cli.h \
 	src/cli/templates.h \
+	src/cli/ckpt.c \
 	src/cli/common.c \
 	src/cli/config.c \
 	src/cli/init.c \
