@@ -58,7 +58,9 @@ struct ls_feed_config {
     int64_t micro_batch; /* rows of a batch */
     uint64_t seed;
     bool shuffle;     /* false: position p is sample p, and the feed ends after n (evaluation) */
-    int64_t position; /* of the first batch; advances by micro_batch */
+    int64_t position; /* of the first batch */
+    /* One of several ranks: runs of `run` batches start `stride` samples apart. run 0: one long run. */
+    int64_t run, stride;
     /* Augmentation, keyed by (seed, position): half of the samples mirrored left to right, then moved
      * by up to `shift` pixels (0: off; less than height and width) each way, with 0 behind. */
     int64_t shift;

@@ -95,6 +95,15 @@ static int64_t free_slots(const struct ls_feed *feed)
            (atomic_load_explicit(&feed->made, memory_order_relaxed) - feed->released);
 }
 
+/* Position of batch number `made` of this era: runs of `run` batches start `stride` samples apart. */
+static int64_t position_of(const struct ls_feed *feed, int64_t made)
+{
+    const struct ls_feed_config *c = &feed->config;
+    if (c->run == 0)
+        return feed->start + made * c->micro_batch;
+    return feed->start + made / c->run * c->stride + made % c->run * c->micro_batch;
+}
+
 static bool at_end(const struct ls_feed *feed, int64_t position)
 {
     return !feed->config.shuffle && position >= feed->config.set->n;
@@ -118,8 +127,8 @@ static void *produce(void *arg)
     struct ls_feed *feed = arg;
     pthread_mutex_lock(&feed->lock);
     unsigned era = atomic_load(&feed->era);
-    int64_t position = feed->start;
     for (;;) {
+        int64_t position = position_of(feed, atomic_load(&feed->made));
         if (!feed->ended && at_end(feed, position) && era == atomic_load(&feed->era)) {
             feed->ended = true;
             pthread_cond_signal(&feed->ready);
@@ -129,7 +138,6 @@ static void *produce(void *arg)
             break;
         if (era != atomic_load(&feed->era)) {
             era = atomic_load(&feed->era);
-            position = feed->start;
             continue;
         }
         int64_t made = atomic_load(&feed->made);
@@ -139,7 +147,6 @@ static void *produce(void *arg)
         pthread_mutex_lock(&feed->lock);
         if (whole && era == atomic_load(&feed->era)) {
             atomic_store(&feed->made, made + 1);
-            position += feed->config.micro_batch;
             pthread_cond_signal(&feed->ready);
         }
     }
