@@ -99,6 +99,8 @@ enum ls_status ls_run_save(struct ls_run *run, struct ls_error *err)
     const char *path = NULL;
     LS_TRY(ls_state_read(run->state, &ckpt, err));
     LS_TRY(ls_ckpt_save(run->ckpt, &ckpt, run->job->checkpoint.keep, &path, err));
+    if (ls_ckpt_warning(run->ckpt))
+        warn(run->config->progress, ls_ckpt_warning(run->ckpt));
     char *copy = strdup(path);
     if (!copy)
         return ls_error_set(err, LS_ERR_NOMEM, "saving %s", path);
