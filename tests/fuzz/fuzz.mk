@@ -1,7 +1,8 @@
 # Readers of what comes from outside. As a plain test each target runs its corpus, cut short and with
 # flipped bits (driver.c); with --enable-fuzz (clang) the same files become libFuzzer programs.
 
-fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors
+fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_manifest
 
 if LS_FUZZ
 check_PROGRAMS += $(fuzz_targets)
@@ -25,6 +26,10 @@ tests_fuzz_fuzz_idx_LDADD = libls_data.la libls_base.la $(LIBDEFLATE_LIBS)
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(fuzz_driver)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_safetensors_LDADD = libls_ckpt.la libls_base.la $(JANSSON_LIBS) $(XXHASH_LIBS)
+
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c $(fuzz_driver)
+tests_fuzz_fuzz_manifest_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_manifest_LDADD = libls_ckpt.la libls_base.la $(JANSSON_LIBS) $(XXHASH_LIBS)
 
 .PHONY: fuzz-targets
 fuzz-targets: $(fuzz_targets)
