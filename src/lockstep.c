@@ -14,6 +14,7 @@ static const struct {
     {"config", "the resolved job description, with the origin of every value", ls_cli_config},
     {"init", "write a commented template", ls_cli_init},
     {"ckpt", "list, show and verify checkpoints", ls_cli_ckpt},
+    {"hosts", "expand, count and fold lists of hosts", ls_cli_hosts},
 };
 #define COUNT (sizeof commands / sizeof *commands)
 

@@ -21,6 +21,7 @@ int ls_cli_run(int argc, char **argv);
 int ls_cli_config(int argc, char **argv);
 int ls_cli_plan(int argc, char **argv);
 int ls_cli_ckpt(int argc, char **argv);
+int ls_cli_hosts(int argc, char **argv);
 int ls_cli_init(int argc, char **argv);
 
 /* common.c: what several commands share. */

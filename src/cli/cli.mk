@@ -5,6 +5,7 @@ libls_cli_la_SOURCES = \
 	src/cli/ckpt.c \
 	src/cli/common.c \
 	src/cli/config.c \
+	src/cli/hosts.c \
 	src/cli/init.c \
 	src/cli/plan.c \
 	src/cli/run.c \

@@ -2,7 +2,7 @@
 # flipped bits (driver.c); with --enable-fuzz (clang) the same files become libFuzzer programs.
 
 fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors \
-	tests/fuzz/fuzz_manifest
+	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm
 
 if LS_FUZZ
 check_PROGRAMS += $(fuzz_targets)
@@ -30,6 +30,14 @@ tests_fuzz_fuzz_safetensors_LDADD = libls_ckpt.la libls_base.la $(JANSSON_LIBS) 
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c $(fuzz_driver)
 tests_fuzz_fuzz_manifest_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_manifest_LDADD = libls_ckpt.la libls_base.la $(JANSSON_LIBS) $(XXHASH_LIBS)
+
+tests_fuzz_fuzz_hostlist_SOURCES = tests/fuzz/fuzz_hostlist.c $(fuzz_driver)
+tests_fuzz_fuzz_hostlist_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_hostlist_LDADD = libls_topo.la libls_base.la
+
+tests_fuzz_fuzz_slurm_SOURCES = tests/fuzz/fuzz_slurm.c $(fuzz_driver)
+tests_fuzz_fuzz_slurm_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_slurm_LDADD = libls_topo.la libls_base.la
 
 .PHONY: fuzz-targets
 fuzz-targets: $(fuzz_targets)

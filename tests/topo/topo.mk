@@ -1,0 +1,12 @@
+topo_tests = tests/topo/test_hostlist tests/topo/test_slurm tests/topo/test_scontrol
+check_PROGRAMS += $(topo_tests)
+TESTS += $(topo_tests) tests/topo/test_hosts.py
+dist_check_SCRIPTS += tests/topo/test_hosts.py
+
+tests_topo_test_hostlist_SOURCES = tests/topo/test_hostlist.c
+tests_topo_test_hostlist_LDADD = libls_topo.la libls_base.la
+tests_topo_test_slurm_SOURCES = tests/topo/test_slurm.c
+tests_topo_test_slurm_LDADD = libls_topo.la libls_base.la
+# Compares with Slurm's own scontrol; skips itself where there is none.
+tests_topo_test_scontrol_SOURCES = tests/topo/test_scontrol.c
+tests_topo_test_scontrol_LDADD = libls_topo.la libls_base.la
