@@ -1,0 +1,57 @@
+"""A test cluster for a test: starts with the `with` statement, and stops whatever happens."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+CLUSTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cluster")
+
+
+class Cluster:
+    """One cluster; always stopped at the end."""
+
+    def __init__(self, scratch, *options):
+        # Short, since Unix sockets are in it.
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith(("SLURM", "LS_CLUSTER", "PMIX"))}
+        self.env["PATH"] = self.env.get("PATH", "") + ":/usr/sbin:/sbin"
+        self.options = options
+        self.scratch = scratch
+
+    def __enter__(self):
+        self.started = self.control("start", *self.options)
+        for name, value in re.findall(r"export (\w+)='(.*)'", self.started.stdout):
+            self.env[name] = value
+        return self
+
+    def __exit__(self, *unused):
+        if "LS_CLUSTER_DIR" in self.env:
+            self.control("stop")
+
+    @property
+    def folder(self):
+        return self.env.get("LS_CLUSTER_DIR", "")
+
+    def control(self, *args):
+        return self.run(CLUSTER, *args)
+
+    def run(self, *command, timeout=120):
+        return subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=timeout, check=False, cwd=self.scratch.path)
+
+    def start_step(self, *command):
+        return subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                cwd=self.scratch.path)
+
+
+def skip_without_slurm():
+    """Ends the test, loudly, where Slurm is not installed."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = [p for p in ("munged", "slurmctld", "slurmd", "srun") if not shutil.which(p, path=path)]
+    if missing:
+        print("1..0 # SKIP found no " + ", ".join(missing) +
+              "; on Debian: apt-get install slurm-wlm munge")
+        sys.exit(0)
