@@ -5,7 +5,7 @@
 
 uint64_t ls_hash64(const char *s)
 {
-    uint64_t h = 1469598103934665603u;
+    uint64_t h = 14695981039346656037u;
     for (; *s; s++)
         h = (h ^ (uint8_t)*s) * 1099511628211u;
     return h;
