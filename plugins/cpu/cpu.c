@@ -5,6 +5,9 @@
 #include "plugins/cpu/onednn.h"
 
 #include <errno.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +118,35 @@ bool ls_cpu_same_shape(const struct ls_operand *a, const struct ls_operand *b)
     return true;
 }
 
+/* ---- denormal numbers ------------------------------------------------------------------------
+
+   Moments of weights that get no gradient shrink until they are denormal, and stay there: 0.9 times
+   the smallest number is rounded back to it. Each vector with such a number then costs 150 cycles.
+   So kernels run with denormals taken as zero; the caller's setting comes back after a launch.
+   Threads that OpenMP starts meanwhile inherit it. */
+
+#if defined(__x86_64__)
+static inline unsigned flush_denormals(void)
+{
+    unsigned was = _mm_getcsr();
+    _mm_setcsr(was | 0x8040); /* flush to zero, denormals are zero */
+    return was;
+}
+static inline void restore_denormals(unsigned was)
+{
+    _mm_setcsr(was);
+}
+#else
+static inline unsigned flush_denormals(void)
+{
+    return 0;
+}
+static inline void restore_denormals(unsigned was)
+{
+    (void)was;
+}
+#endif
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 void ls_cpu_parallel(struct ls_kernel *k, ls_cpu_work *work, void *const *io, void *workspace)
@@ -173,9 +205,14 @@ static enum ls_status cpu_open(const struct ls_device_config *config, struct ls_
     struct ls_device *dev = calloc(1, sizeof *dev);
     if (!dev)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for the cpu device");
+    unsigned was = flush_denormals();
     dev->threads = config->threads;
     dev->table = choose_table();
+    omp_set_dynamic(0); /* a region has the threads that it asks for */
     omp_set_num_threads(dev->threads);
+#pragma omp parallel num_threads(dev->threads) /* starts the threads, outside the first step */
+    flush_denormals();
+    restore_denormals(was);
     enum ls_status status = ls_dnn_open(&dev->dnn, err);
     if (status != LS_OK) {
         cpu_close(dev);
@@ -298,10 +335,14 @@ static enum ls_status cpu_launch(struct ls_device *dev, struct ls_kernel *kernel
                                  void *const *operands, void *workspace, struct ls_error *err)
 {
     (void)dev;
+    enum ls_status status = LS_OK;
+    unsigned was = flush_denormals();
     if (kernel->run)
-        return kernel->run(kernel, operands, workspace, err);
-    ls_cpu_parallel(kernel, kernel->work, operands, workspace);
-    return LS_OK;
+        status = kernel->run(kernel, operands, workspace, err);
+    else
+        ls_cpu_parallel(kernel, kernel->work, operands, workspace);
+    restore_denormals(was);
+    return status;
 }
 
 static enum ls_status cpu_sync(struct ls_device *dev, struct ls_error *err)

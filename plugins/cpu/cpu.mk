@@ -7,6 +7,7 @@ ls_cpu_cflags = $(AM_CFLAGS) -O3 -fno-math-errno -fno-trapping-math -fopenmp-sim
 	-fvisibility=hidden
 ls_cpu_kernels = plugins/cpu/kinds.c plugins/cpu/kinds.h plugins/cpu/cpu.h plugins/cpu/colsum.h \
 	plugins/cpu/vec.h plugins/cpu/elementwise.c plugins/cpu/dropout.c plugins/cpu/matmul.c \
+	plugins/cpu/gemm.c plugins/cpu/gemm.h plugins/cpu/tile.h \
 	plugins/cpu/sums.c plugins/cpu/norm.c plugins/cpu/norm_grad.c plugins/cpu/pool.c \
 	plugins/cpu/loss.c plugins/cpu/reduce.c plugins/cpu/optim.c
 
@@ -27,5 +28,11 @@ lockstep_cpu_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS) -module -avoid-version 
 	-export-symbols-regex '^ls_device_entry$$'
 lockstep_cpu_la_LIBADD = libls_cpu_v0.la libls_cpu_v3.la libls_cpu_v4.la libls_base.la \
 	$(DNNL_LIBS) -lm
+
+# `make benchmarks/cpu_ops`: where a training step spends its time; see README.md.
+EXTRA_PROGRAMS += benchmarks/cpu_ops
+benchmarks_cpu_ops_SOURCES = benchmarks/cpu_ops.c
+benchmarks_cpu_ops_LDADD = libls_device.la libls_base.la -lm
+CLEANFILES += benchmarks/cpu_ops
 endif
 EXTRA_DIST += plugins/cpu/README.md

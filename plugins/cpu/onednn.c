@@ -1,5 +1,5 @@
-/* oneDNN behind a few functions of our own: sgemm, and the three convolutions on channels-last
- * images with filters in the library's own layout. Versions 2.6 and 3.x differ in how descriptions
+/* oneDNN behind a few functions of our own: the three convolutions on channels-last images, with
+ * filters in the library's own layout. Versions 2.6 and 3.x differ in how descriptions
  * are made; the first section hides that.
  */
 #include "plugins/cpu/onednn.h"
@@ -150,14 +150,6 @@ void ls_dnn_close(struct ls_dnn *dnn)
     if (dnn->engine)
         dnnl_engine_destroy(dnn->engine);
     free(dnn);
-}
-
-void ls_dnn_sgemm(int threads, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a,
-                  const float *b, float beta, float *c)
-{
-    omp_set_num_threads(threads);
-    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.f, a, ta ? m : k, b, tb ? k : n, beta, c,
-               n);
 }
 
 /* ---- memory objects and reorders ------------------------------------------------------------- */

@@ -10,10 +10,6 @@ const char *ls_dnn_version(void); /* "oneDNN 2.6.3" */
 enum ls_status ls_dnn_open(struct ls_dnn **dnn, struct ls_error *err);
 void ls_dnn_close(struct ls_dnn *dnn);
 
-/* c[m,n] = op(a) op(b) + beta c, all row-major and dense. */
-void ls_dnn_sgemm(int threads, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a,
-                  const float *b, float beta, float *c);
-
 /* As the functions of the device's table. */
 int64_t ls_dnn_pack_size(struct ls_device *dev, const struct ls_op_desc *op, int operand);
 enum ls_status ls_dnn_prepare_pack(struct ls_device *dev, const struct ls_op_desc *op, int operand,

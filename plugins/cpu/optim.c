@@ -12,14 +12,16 @@ struct optim {
 
 /* The factors of one AdamW step, from the control tensor in double precision. */
 struct adamw {
-    float scale, b1, b2, c1, c2, eps, lr, keep; /* c: 1 / (1 - b^t); keep: 1 - lr * decay */
+    float scale, b1, b2, eps;
+    float c1, c2; /* lr / (1 - b1^t), 1 / (1 - b2^t) */
+    float keep;   /* 1 - lr * decay */
 };
 
 static void adamw_slice(const struct adamw *s, float *p, float *m, float *v, const float *g,
                         int64_t n)
 {
     float scale = s->scale, b1 = s->b1, b2 = s->b2, a1 = 1 - b1, a2 = 1 - b2;
-    float c1 = s->c1 * s->lr, c2 = s->c2, eps = s->eps, keep = s->keep;
+    float c1 = s->c1, c2 = s->c2, eps = s->eps, keep = s->keep;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float d = scale * g[i];
@@ -42,10 +44,9 @@ static void adamw(struct ls_kernel *head, void *const *io, void *ws, int part, i
     struct adamw s = {.scale = (float)control[LS_C_SCALE],
                       .b1 = (float)o->attr.beta1,
                       .b2 = (float)o->attr.beta2,
-                      .c1 = (float)(1 / (1 - pow(o->attr.beta1, t))),
+                      .c1 = (float)(lr / (1 - pow(o->attr.beta1, t))),
                       .c2 = (float)(1 / (1 - pow(o->attr.beta2, t))),
                       .eps = (float)o->attr.eps,
-                      .lr = (float)lr,
                       .keep = (float)(1 - lr * o->attr.decay)};
     float *p = io[5], *m = io[6], *v = io[7];
     const float *g = io[3];

@@ -395,6 +395,11 @@ bool op_refused(const struct op_case *c, const char *part, const char *fmt, ...)
     return tap_ok(ok, "refused: %s", name);
 }
 
+bool op_ok(bool pass, const char *name)
+{
+    return tap_ok(pass, "%s", name);
+}
+
 int op_done(void)
 {
     return tap_done();

@@ -44,6 +44,7 @@ bool op_check(const struct op_case *c, const char *fmt, ...) __attribute__((form
 bool op_refused(const struct op_case *c, const char *part, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+bool op_ok(bool pass, const char *name); /* a line for a check of the test's own */
 /* The plan at the end; to be returned from main (tap.h counts per source file: do not mix). */
 int op_done(void);
 

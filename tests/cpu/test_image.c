@@ -96,13 +96,39 @@ static void check_conv(void)
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 
+/* A NaN wins its window, wherever it stands (the reference drops it unless it comes first). */
+static bool nan_wins(int kernel, int channels, int at)
+{
+    const struct ls_device_api *api = op_api();
+    struct op_case c = {.kind = LS_K_MAX_POOL, .attr = {.kernel = kernel, .stride = kernel}};
+    op_in(&c, LS_F32, 4, 1, kernel, kernel, channels);
+    op_out(&c, LS_F32, 4, 1, 1, 1, channels);
+    op_out(&c, LS_U8, 4, 1, 1, 1, channels);
+    float x[9 * 64], y[64];
+    uint8_t place[64];
+    for (int i = 0; i < kernel * kernel * channels; i++)
+        x[i] = (float)i;
+    x[at * channels + 1] = NAN;
+    void *io[] = {x, y, place};
+    struct ls_op_desc desc = {c.kind, &c.attr, 1, 2, c.io, c.io + 1};
+    struct ls_kernel *kernel_made = NULL;
+    struct ls_error err = {0};
+    int64_t bytes;
+    if (api->prepare(op_device(1), &desc, &kernel_made, &bytes, &err) != LS_OK)
+        return false;
+    api->launch(op_device(1), kernel_made, io, NULL, &err);
+    api->release(op_device(1), kernel_made);
+    int last = kernel * kernel - 1;
+    return isnan(y[1]) && place[1] == at && y[0] == x[last * channels] && place[0] == last;
+}
+
 static void check_pools(void)
 {
-    static const int all[][7] = {/* n h w c kernel stride pad */
-                                 {1, 1, 1, 1, 1, 1, 0},   {2, 4, 4, 3, 2, 2, 0},
-                                 {3, 28, 28, 8, 2, 2, 0}, {2, 7, 9, 70, 3, 2, 1},
-                                 {2, 8, 8, 64, 3, 1, 1},  {1, 11, 5, 130, 4, 3, 2},
-                                 {1, 20, 20, 2, 16, 1, 3}};
+    static const int all[][7] = {
+        /* n h w c kernel stride pad */
+        {1, 1, 1, 1, 1, 1, 0},  {2, 4, 4, 3, 2, 2, 0},    {2, 7, 9, 33, 2, 2, 0},
+        {2, 7, 9, 48, 2, 2, 0}, {3, 28, 28, 8, 2, 2, 0},  {2, 7, 9, 70, 3, 2, 1},
+        {2, 8, 8, 64, 3, 1, 1}, {1, 11, 5, 130, 4, 3, 2}, {1, 20, 20, 2, 16, 1, 3}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const int *v = all[i];
         int p = extent(v[1], v[4], v[5], v[6]), q = extent(v[2], v[4], v[5], v[6]);
@@ -143,6 +169,10 @@ static void check_pools(void)
     op_out(&c, LS_F32, 4, 1, 4, 4, 1);
     op_out(&c, LS_U8, 4, 1, 4, 4, 1);
     op_refused(&c, "pad < kernel", "max_pool with windows in the padding alone");
+    bool ok = true;
+    for (int at = 0; at < 9; at++)
+        ok = ok && nan_wins(3, 5, at) && (at > 3 || nan_wins(2, 64, at));
+    op_ok(ok, "max_pool: a NaN wins");
 }
 
 /* ---- batch norm ------------------------------------------------------------------------------ */
