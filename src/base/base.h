@@ -23,6 +23,8 @@ enum ls_status {
     LS_ERR_UNSUPPORTED, /* understood, but not something this build or device can do */
     LS_ERR_ENV,         /* the environment is unusable: no backend, no device, library too old */
     LS_ERR_NUMERIC,     /* the loss or the gradient is not finite and stays so */
+    LS_ERR_TIMEOUT,     /* a peer did not answer before the deadline */
+    LS_ERR_ABORTED,     /* ended because another rank failed first */
     LS_ERR_INTERNAL,    /* a rule of this program is broken: a bug, please report */
 };
 

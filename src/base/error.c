@@ -19,6 +19,8 @@ const char *ls_status_name(enum ls_status status)
         [LS_ERR_UNSUPPORTED] = "unsupported",
         [LS_ERR_ENV] = "environment",
         [LS_ERR_NUMERIC] = "numeric",
+        [LS_ERR_TIMEOUT] = "timeout",
+        [LS_ERR_ABORTED] = "aborted",
         [LS_ERR_INTERNAL] = "internal",
     };
     return status < sizeof names / sizeof *names ? names[status] : "unknown";
