@@ -36,6 +36,14 @@ static const struct scenario scenarios[] = {
 };
 static struct result *result;
 
+/* The system calls of the last run, in order, and what each returned. */
+#define MAX_TRACE 1024
+struct call {
+    long number, fd, result;
+};
+static struct call trace[MAX_TRACE];
+static int ntrace;
+
 /* The values of a checkpoint that is replaced differ from its successor's in `seconds` alone. */
 static void child_save(const char *dir, const struct scenario *s)
 {
@@ -73,6 +81,10 @@ static void skip_call(pid_t p)
 {
     ptrace(PTRACE_POKEUSER, p, offsetof(struct user_regs_struct, orig_rax), -1L);
 }
+static long get_result(pid_t p)
+{
+    return ptrace(PTRACE_PEEKUSER, p, offsetof(struct user_regs_struct, rax), 0);
+}
 static void set_result(pid_t p, long value)
 {
     ptrace(PTRACE_POKEUSER, p, offsetof(struct user_regs_struct, rax), value);
@@ -91,6 +103,11 @@ static long call_argument(pid_t p, int i)
 static void skip_call(pid_t p)
 {
     (void)p;
+}
+static long get_result(pid_t p)
+{
+    (void)p;
+    return 0;
 }
 static void set_result(pid_t p, long value)
 {
@@ -129,6 +146,7 @@ static bool run(const char *dir, const struct scenario *s, int n, int error, lon
         child_save(dir, s);
     int status, count = 0;
     bool hit = false;
+    ntrace = 0;
     if (waitpid(p, &status, 0) != p || !WIFSTOPPED(status))
         exit(99);
     ptrace(PTRACE_SETOPTIONS, p, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
@@ -156,6 +174,8 @@ static bool run(const char *dir, const struct scenario *s, int n, int error, lon
             break;
         if (fake)
             set_result(p, -fake);
+        if (!result->done && ntrace < MAX_TRACE)
+            trace[ntrace++] = (struct call){nr, call_argument(p, 0), get_result(p)};
     }
     return hit;
 }
@@ -277,6 +297,64 @@ static void test_inject(const struct scenario *s, int error, const char *name)
            n - 1, failed, warned);
 }
 
+static bool is_rename(const struct call *c)
+{
+    return (c->number == SYS_renameat || c->number == SYS_renameat2) && c->result == 0;
+}
+static int next_fsync(int i)
+{
+    while (i < ntrace && trace[i].number != SYS_fsync)
+        i++;
+    return i;
+}
+
+/* A kill loses nothing that the kernel has, so only the order of the calls shows what a power cut
+ * would leave: all that is written is synced before it gets its name, the name before anything else
+ * happens, and the names of what is to go before it goes. */
+static void test_order(const struct scenario *s)
+{
+    struct path dir = in_scratch("order");
+    long call;
+    prepare(dir.s);
+    run(dir.s, s, -1, 0, &call);
+
+    int at = 0, unsynced = 0, written = 0, commits = s->no_exchange ? 2 : 1, renames = 0;
+    for (; at < ntrace && renames < commits; at++)
+        renames += is_rename(&trace[at]);
+    int committed = at;
+    /* Every descriptor written to, but the lock's (pwrite64): an fsync of it before its close. */
+    for (int i = 0; i < committed; i++) {
+        if (trace[i].number != SYS_write)
+            continue;
+        int k = i + 1;
+        while (k < committed && trace[k].number != SYS_close && trace[k].number != SYS_fsync)
+            k++;
+        written++;
+        unsynced += k == committed || trace[k].number != SYS_fsync || trace[k].fd != trace[i].fd;
+    }
+    int syncs = 0;
+    for (int i = 0; i < committed; i++)
+        syncs += trace[i].number == SYS_fsync && trace[i].result == 0;
+    tap_ok(written >= 3 && unsynced == 0 && syncs == 4,
+           "%s: three files and their directory are synced before the rename (%d, %d unsynced, %d "
+           "syncs)",
+           s->name, written, unsynced, syncs);
+    tap_ok(committed < ntrace && trace[committed].number == SYS_fsync &&
+               trace[committed].fd == trace[committed - 1].fd,
+           "%s: the parent is synced right after it", s->name);
+
+    int last = -1, removal = ntrace;
+    for (int i = committed; i < ntrace; i++)
+        if (is_rename(&trace[i]))
+            last = i;
+    for (int i = ntrace - 1; i > committed; i--)
+        if (trace[i].number == SYS_unlinkat)
+            removal = i;
+    if (s->newest != s->step || s->no_exchange)
+        tap_ok(last > committed && removal < ntrace && last < removal && next_fsync(last) < removal,
+               "%s: old ones are renamed, that is synced, and then they go", s->name);
+}
+
 int main(void)
 {
     pid_t p = fork();
@@ -296,6 +374,7 @@ int main(void)
     if (!mount_tmpfs(scratch, "size=64m"))
         tap_note("no file system in memory: this will be slow");
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        test_order(&scenarios[i]);
         test_kill(&scenarios[i]);
         test_inject(&scenarios[i], ENOSPC, "ENOSPC");
         test_inject(&scenarios[i], EIO, "EIO");
