@@ -137,7 +137,7 @@ static enum ls_status show(struct plan *plan, const struct ls_dataset *set, stru
         return LS_OK;
     }
     struct ls_exec *exec = NULL;
-    LS_TRY(ls_exec_open(&plan->prog, plan->api, plan->dev, &exec, err));
+    LS_TRY(ls_exec_open(&plan->prog, plan->api, plan->dev, NULL, &exec, err));
     int64_t workspace = ls_exec_bytes(exec);
     ls_exec_close(exec);
     for (int r = 0; r < LS_ROLES; r++)

@@ -24,8 +24,8 @@ static inline int64_t ls_dtype_size(enum ls_dtype t)
 enum ls_control {
     LS_C_STEP,   /* number of this step, from 0 */
     LS_C_LR,     /* learning rate of this step */
-    LS_C_MICRO,  /* index of this micro-batch in the step (or of the batch in an evaluation), from 0
-                  */
+    LS_C_MICRO,  /* index of this micro-batch among those of this rank in the step (or of the batch
+                    in an evaluation), from 0 */
     LS_C_MICROS, /* micro-batches in the whole step, over all ranks */
     LS_C_SAMPLE, /* global position of the first sample of this micro-batch in the sample order */
     LS_C_SEED,   /* seed of the job */
@@ -39,6 +39,10 @@ enum ls_control {
     LS_C_SKIPPED, /* steps skipped since the start of the process */
     LS_CONTROL_WORDS
 };
+
+/* ---- the mesh: ranks have a coordinate on each of four named axes, the last varies fastest ---- */
+
+enum ls_axis { LS_AXIS_REPLICA, LS_AXIS_DATA, LS_AXIS_PIPELINE, LS_AXIS_TENSOR, LS_AXES };
 
 /* ---- kinds ---- */
 
@@ -77,7 +81,8 @@ enum ls_control {
  * batch_norm_eval  the same with given mean and var: operands x, gain, bias, mean, var. act RELU
  * dropout     y = u >= rate ? x / (1 - rate) : 0, u = ls_uniform(ls_mix64(seed, path), step, index),
  *             index = (control.SAMPLE + i) * inner + j for row i (first dimension) and element j of
- *             the inner = numel / rows in it. Linear and self-adjoint: its own derivative
+ *             the inner = numel / rows in it. Where attr whole > 0, the last dimension is a slice, and
+ *             j counts in the whole one. Linear and self-adjoint: its own derivative
  * xent        softmax cross-entropy. Operands logits, labels (I32, < 0: ignored, weight 0). Results:
  *             sum of losses, number of labels that count (both scalars), log-sum-exp of every row
  * top1        number of rows whose label (>= 0) is the first largest logit
@@ -89,7 +94,8 @@ enum ls_control {
  * conv2d_grad_weight  operands x, dy; the filter's size is an attribute. Result dw, [o, c, y, x]
  * max_pool_grad       operands place, dy. avg_pool_grad, global_pool_grad: operand dy
  * batch_norm_grad     operands x, gain, mean, rstd, dy. Results dx, dgain, dbias
- * xent_grad   operands logits, labels, log-sum-exp: softmax - onehot, 0 for ignored rows
+ * xent_grad   operands logits, labels, log-sum-exp: softmax - onehot, 0 for ignored rows. The first
+ *             logit is that of class attr first
  * sum_rows    sum over all dimensions but the last
  *
  * --- accumulation and update
@@ -113,7 +119,21 @@ enum ls_control {
  *             p' = p - LR * (m' / (1 - b1^t) / (sqrt(v' / (1 - b2^t)) + eps) + decay * p).
  *             State op on p, m and v. (Loshchilov & Hutter, ICLR 2019; the schedule scales both)
  * ema         operands s, sum, control: s' = s + (1 - momentum) * (sum / MICROS - s), running
- *             statistics. State op on s
+ *             statistics. State op on s. A micro-batch without labels has statistics all the same: a
+ *             rank that only fills up with one spoils the average
+ *
+ * --- between ranks; a group is the ranks that differ only in the coordinates of attr axes
+ * all_reduce  sum (attr max: maximum) over the group, in place: state op; all members get the same
+ *             bits. reduce_scatter: the sum, of which coordinate c keeps the c-th slice of dimension 0.
+ *             all_gather: the slices of dimension attr dim, joined; with a second operand a state op
+ *             on it, in place (the first is this rank's slice of it)
+ * slice       this coordinate's slice of dimension attr dim. keep: the operand where the coordinate is
+ *             attr from, zero elsewhere. send: from coordinate attr from to attr to
+ * xent_max, xent_sum, xent_finish  cross-entropy over a sharded vocabulary: maximum of the row; sum of
+ *             exp(logit - max) and the label's logit (0 where another coordinate has it; the first
+ *             logit is that of class attr first); loss sum,
+ *             count and log-sum-exp from max, sum, the label's logit and the labels
+ *
  * pack        derives a compute copy of a parameter in the backend's own layout (opaque bytes), after
  *             every update and after loading
  */
@@ -141,7 +161,7 @@ enum ls_control {
     X(AVG_POOL_GRAD, "avg_pool_grad", "nPQc->nHWc")                  \
     X(GLOBAL_POOL_GRAD, "global_pool_grad", "nc->nHWc")              \
     X(BATCH_NORM_GRAD, "batch_norm_grad", "#c,c,c,c,#c,?->#c,c,c")   \
-    X(XENT_GRAD, "xent_grad", "iV,i,i->iV")                          \
+    X(XENT_GRAD, "xent_grad", "iv,i,i->iv")                          \
     X(SUM_ROWS, "sum_rows", "*j,?->j")                               \
     X(JOIN, "join", NULL)                                            \
     X(ACCUM, "accum", "*,*,C->*")                                    \
@@ -151,7 +171,16 @@ enum ls_control {
     X(SGD, "sgd", "n,n,n,C->n,n")                                    \
     X(ADAMW, "adamw", "n,n,n,n,C->n,n,n")                            \
     X(EMA, "ema", "n,n,C->n")                                        \
-    X(PACK, "pack", NULL)
+    X(PACK, "pack", NULL)                                            \
+    X(ALL_REDUCE, "all_reduce", NULL)                                \
+    X(REDUCE_SCATTER, "reduce_scatter", NULL)                        \
+    X(ALL_GATHER, "all_gather", NULL)                                \
+    X(SLICE, "slice", NULL)                                          \
+    X(KEEP, "keep", NULL)                                            \
+    X(SEND, "send", NULL)                                            \
+    X(XENT_MAX, "xent_max", "iv->i")                                 \
+    X(XENT_SUM, "xent_sum", "iv,i,i->i,i")                           \
+    X(XENT_FINISH, "xent_finish", "i,i,i,i->,,i")
 
 enum ls_kind {
 #define X(e, n, d) LS_K_##e,
@@ -182,6 +211,13 @@ struct ls_attr {
     double decay;          /* sgd, adamw */
     double max_norm;       /* commit; 0: no clipping */
     uint64_t path;         /* dropout */
+    uint8_t axes;          /* between ranks: set of bits 1 << enum ls_axis; on xent_sum, xent_grad,
+                              dropout: the axis that slices the last dimension */
+    uint8_t dim;           /* slice, all_gather */
+    bool max;              /* all_reduce: maximum, not sum */
+    int16_t from, to;      /* keep, send: coordinates. slice: which one, resolved by the executor */
+    int64_t first, whole; /* resolved by the executor where the last dimension is a slice: the place
+                              of its first element in the whole, and the whole's extent; 0: is whole */
 };
 
 #endif

@@ -36,10 +36,34 @@ out:
     return order;
 }
 
+/* On every axis but data, which is not divided yet. Or the norm would count what every rank has once
+ * per rank. */
+static bool same_places(const struct ls_prog *p, int a, int b)
+{
+    const struct ls_place *x = p->tensor[a].place, *y = p->tensor[b].place;
+    return ls_graph_same_place(x[LS_AXIS_PIPELINE], y[LS_AXIS_PIPELINE]) &&
+           ls_graph_same_place(x[LS_AXIS_TENSOR], y[LS_AXIS_TENSOR]);
+}
+
 static bool alike(const struct ls_prog *p, int a, int b)
 {
     return p->param[a].rule == p->param[b].rule && p->param[a].momentum == p->param[b].momentum &&
-           p->tensor[p->param[a].tensor].dtype == p->tensor[p->param[b].tensor].dtype;
+           p->tensor[p->param[a].tensor].dtype == p->tensor[p->param[b].tensor].dtype &&
+           same_places(p, p->param[a].tensor, p->param[b].tensor) &&
+           same_places(p, p->param[a].grad, p->param[b].grad);
+}
+
+/* A bucket is where its members are; S(d) becomes S(0) of a flat tensor that is the concatenation of
+ * the ranks' buckets. */
+static void take_places(struct ls_prog *p, int bucket, int member)
+{
+    for (int axis = LS_AXIS_PIPELINE; axis <= LS_AXIS_TENSOR; axis++) {
+        struct ls_place place = p->tensor[member].place[axis];
+        if (place.kind == LS_PLACE_S)
+            place.dim = 0;
+        p->tensor[bucket].place[axis] = place;
+        p->tensor[bucket].placed |= (uint8_t)(1u << axis);
+    }
 }
 
 static void become_view(struct ls_prog *p, int t, int base, int64_t offset)
@@ -62,6 +86,8 @@ static void make_bucket(struct ls_prog *p, const int *member, int n)
     for (int k = 0; k < n; k++)
         b.n += ls_round_up(ls_graph_numel(p, p->param[member[k]].tensor), MEMBER_ALIGN);
     b.n = ls_round_up(b.n, BUCKET_ALIGN);
+    while (b.n % ls_graph_mesh(p, LS_AXIS_DATA)) /* any number of data ranks can slice it */
+        b.n += BUCKET_ALIGN;
     enum ls_dtype dtype = p->tensor[first->tensor].dtype;
     b.param = ls_graph_tensor(p, LS_ROLE_PARAM, true, dtype, 1, &b.n, "bucket%d.param", p->nbucket);
     b.grad = ls_graph_tensor(p, LS_ROLE_GRAD, false, dtype, 1, &b.n, "bucket%d.grad", p->nbucket);
@@ -70,9 +96,16 @@ static void make_bucket(struct ls_prog *p, const int *member, int n)
         ls_error_set(&p->error, LS_ERR_NOMEM, "bucket: out of memory");
         return;
     }
+    take_places(p, b.param, first->tensor);
+    take_places(p, b.grad, first->grad);
     int64_t at = 0;
     for (int k = 0; k < n; k++) {
         const struct ls_param *m = &p->param[member[k]];
+        if (p->tensor[m->tensor].storage != LS_STORE_OWN ||
+            p->tensor[m->grad].storage != LS_STORE_OWN)
+            ls_error_set(&p->error, LS_ERR_INTERNAL,
+                         "bucket: %s or its gradient shares bytes with another tensor",
+                         p->tensor[m->tensor].name);
         become_view(p, m->tensor, b.param, at);
         become_view(p, m->grad, b.grad, at);
         grads[k] = m->grad;
@@ -86,6 +119,8 @@ static void make_bucket(struct ls_prog *p, const int *member, int n)
                          .segs = LS_SEG_MICRO | LS_SEG_LAST,
                          .phase = LS_PHASE_BACKWARD,
                          .id = p->next_id++,
+                         .seq = -1,
+                         .wait = -1,
                          .pack_op = -1};
     ls_graph_push(p, &join);
     p->bucket[p->nbucket++] = b;

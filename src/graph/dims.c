@@ -156,8 +156,8 @@ static enum ls_status bind(const struct ls_prog *p, const struct ls_op *op, stru
     return LS_OK;
 }
 
-enum ls_status ls_graph_dims(const struct ls_prog *p, const struct ls_op *op, struct ls_dims *d,
-                             struct ls_error *err)
+enum ls_status ls_graph_labels(const struct ls_prog *p, const struct ls_op *op, struct ls_dims *d,
+                               struct ls_error *err)
 {
     memset(d, 0, sizeof *d);
     if (!ls_graph_kind(op->kind)->dims)
@@ -182,15 +182,26 @@ enum ls_status ls_graph_dims(const struct ls_prog *p, const struct ls_op *op, st
             return wrong(p, op, err, k, "wrong number of dimensions");
         if (*token[k] == '*' || *token[k] == '#')
             wild = ndim - (int)strlen(token[k]) + 1;
-        LS_TRY(bind(p, op, d, k, err));
     }
-    LS_TRY(infer_windows(op, d, err));
     d->nout = split(results, token, LS_OP_MAX_OUT);
     for (int k = 0; k < d->nout; k++) {
         bool has_wild = *token[k] == '*' || *token[k] == '#';
         if (!expand(token[k], (int)strlen(token[k]) - has_wild + (has_wild ? wild : 0), d->out[k]))
             return wrong(p, op, err, k, "result has too many dimensions");
     }
+    return LS_OK;
+}
+
+enum ls_status ls_graph_dims(const struct ls_prog *p, const struct ls_op *op, struct ls_dims *d,
+                             struct ls_error *err)
+{
+    LS_TRY(ls_graph_labels(p, op, d, err));
+    if (!d->nin)
+        return LS_OK;
+    for (int k = 0; k < d->nin; k++)
+        if (strcmp(d->in[k], "C") != 0)
+            LS_TRY(bind(p, op, d, k, err));
+    LS_TRY(infer_windows(op, d, err));
     d->extent['C'] = LS_CONTROL_WORDS;
     return LS_OK;
 }

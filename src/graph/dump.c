@@ -3,6 +3,23 @@
 
 #include <inttypes.h>
 
+static const char *const axes[LS_AXES] = {"replica", "data", "pipeline", "tensor"};
+
+static void print_places(const struct ls_tensor *t, FILE *out)
+{
+    static const char *const kinds[] = {"R", "S", "P", "Pmax", "O", "A"};
+    for (int a = 0; a < LS_AXES; a++) {
+        struct ls_place w = t->place[a];
+        if (w.kind == LS_PLACE_R)
+            continue;
+        fprintf(out, " %s:%s", axes[a], kinds[w.kind]);
+        if (w.kind == LS_PLACE_S && w.dim == LS_DIM_FLAT)
+            fputs("(flat)", out);
+        else if (w.kind == LS_PLACE_S || w.kind == LS_PLACE_A)
+            fprintf(out, "(%d)", w.dim);
+    }
+}
+
 static void print_tensor(const struct ls_prog *p, int i, FILE *out)
 {
     static const char *const roles[LS_ROLES] = {"input",   "param",   "grad", "state",
@@ -13,14 +30,42 @@ static void print_tensor(const struct ls_prog *p, int i, FILE *out)
     for (int d = 0; d < t->ndim; d++)
         fprintf(out, d ? ",%" PRId64 : "%" PRId64, t->shape[d]);
     fprintf(out, "] %s%s", roles[t->role], t->persistent ? "*" : "");
+    print_places(t, out);
     if (t->storage == LS_STORE_VIEW)
         fprintf(out, " view %%%d+%" PRId64, t->base, t->offset);
+    if (t->storage == LS_STORE_VIEW && t->slice_axis >= 0)
+        fprintf(out, "+coord(%s)*%" PRId64, axes[t->slice_axis], ls_graph_numel(p, i));
     if (t->storage == LS_STORE_NEXT)
         fprintf(out, " next %%%d", t->base);
     if (t->packed >= 0)
         fprintf(out, " of %%%d", t->packed);
     if (t->at >= 0)
         fprintf(out, " @%" PRId64, t->at);
+    if (t->comm)
+        fputs(" comm", out);
+}
+
+static void print_ranks(const struct ls_op *op, FILE *out)
+{
+    const struct ls_attr *a = &op->attr;
+    if (!a->axes)
+        return;
+    const char *before = " axes=";
+    for (int k = 0; k < LS_AXES; k++)
+        if (a->axes >> k & 1) {
+            fprintf(out, "%s%s", before, axes[k]);
+            before = "+";
+        }
+    if (op->kind == LS_K_ALL_GATHER || op->kind == LS_K_SLICE)
+        fprintf(out, " dim=%d", a->dim);
+    if (a->max)
+        fputs(" max", out);
+    if (op->kind == LS_K_KEEP || op->kind == LS_K_SEND)
+        fprintf(out, " from=%d", a->from);
+    if (op->kind == LS_K_SEND)
+        fprintf(out, " to=%d", a->to);
+    if (op->seq >= 0)
+        fprintf(out, " seq=%d wait=%d", op->seq, op->wait);
 }
 
 static void print_attr(const struct ls_op *op, FILE *out)
@@ -72,6 +117,7 @@ void ls_graph_dump(const struct ls_prog *p, FILE *out)
             fputc(op->segs >> s & 1 ? "mluep"[s] : '-', out);
         fprintf(out, " #%d %s", op->id, ls_graph_kind(op->kind)->name);
         print_attr(op, out);
+        print_ranks(op, out);
         fputs(" (", out);
         for (int k = 0; k < op->nin; k++)
             fprintf(out, k ? " %%%d" : "%%%d", op->in[k]);

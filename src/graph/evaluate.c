@@ -50,8 +50,13 @@ static void evaluate_op(struct ls_prog *p, const struct ls_op *op, int *now, str
         out = ls_graph_emit(p, op->kind, &op->attr, op->nin, in);
     }
     bool one = op->kind == LS_K_DROPOUT || op->kind == LS_K_BATCH_NORM;
-    for (int k = 0; k < (one ? 1 : op->nout); k++)
+    for (int k = 0; k < (one ? 1 : op->nout) && p->error.status == LS_OK; k++) {
         now[op->out[k]] = out[k];
+        if (op->kind == LS_K_DROPOUT)
+            continue; /* its operand has pins of its own */
+        memcpy(p->tensor[out[k]].pin, p->tensor[op->out[k]].pin, sizeof p->tensor[0].pin);
+        p->tensor[out[k]].pinned = p->tensor[op->out[k]].pinned;
+    }
 }
 
 enum ls_status ls_graph_evaluate(struct ls_prog *p, struct ls_error *err)
@@ -72,6 +77,10 @@ enum ls_status ls_graph_evaluate(struct ls_prog *p, struct ls_error *err)
     int right = *ls_graph_emit(p, LS_K_TOP1, NULL, IN(now[p->logits], p->labels));
     int sums = ls_graph_concat(p, IN(now[p->loss[0]], now[p->loss[1]], right));
     p->eval = ls_graph_tensor(p, LS_ROLE_STATE, true, LS_F32, 1, (const int64_t[]){3}, "eval");
+    /* Each data rank sums its own batches; the last stage has the loss. */
+    int last = ls_graph_mesh(p, LS_AXIS_PIPELINE) - 1;
+    ls_graph_pin(p, p->eval, LS_AXIS_DATA, (struct ls_place){LS_PLACE_P, 0});
+    ls_graph_pin(p, p->eval, LS_AXIS_PIPELINE, (struct ls_place){LS_PLACE_A, (uint8_t)last});
     ls_graph_emit(p, LS_K_ACCUM, NULL, IN(p->eval, sums, p->control));
     free(now);
     return ls_graph_check(p, "evaluate", err);

@@ -1,5 +1,6 @@
 /* Fuses what one kernel can do in one pass over memory: bias and activation into the op before them,
- * and the accumulation of a gradient into the op that yields it, so that gradients exist once. */
+ * and the accumulation of a gradient into the op that yields it, so that gradients exist once; and what
+ * one collective can do: the sum over two axes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -49,11 +50,21 @@ static int *append(struct ls_prog *p, const int *in, int n, int more)
     return longer;
 }
 
+/* Does an op between two others write bytes of t? (A parameter is gathered just before its reader.) */
+static bool written_between(const struct fuse *f, int i, int j, int t)
+{
+    for (int q = i + 1; q < j; q++)
+        for (int k = 0; k < f->op[q].nout; k++)
+            if (!f->gone[q] && ls_graph_root(f->p, f->op[q].out[k]) == ls_graph_root(f->p, t))
+                return true;
+    return false;
+}
+
 static void fuse_bias(struct fuse *f, int i)
 {
     struct ls_op *op = &f->op[i];
     int j = f->readers[op->out[0]] == 1 ? follower(f, i, op->out[0], LS_K_BIAS) : -1;
-    if (j < 0)
+    if (j < 0 || written_between(f, i, j, f->op[j].in[1]))
         return;
     int *in = append(f->p, op->in, op->nin, f->op[j].in[1]);
     if (!in)
@@ -105,6 +116,29 @@ static void fuse_epilogues(struct fuse *f)
     }
 }
 
+/* ---- collectives ---- */
+
+/* A sum over one axis whose only reader sums it over another becomes a sum over both. */
+static void fuse_reductions(struct fuse *f)
+{
+    struct ls_prog *p = f->p;
+    for (int i = 0; i < f->nop; i++) {
+        struct ls_op *first = &f->op[i];
+        for (int j = i + 1; j < f->nop && !f->gone[i] && first->kind == LS_K_ALL_REDUCE; j++) {
+            struct ls_op *next = &f->op[j];
+            if (f->gone[j] || next->kind != LS_K_ALL_REDUCE || next->in[0] != first->out[0])
+                continue;
+            if (f->readers[first->out[0]] != 1 || next->segs != first->segs ||
+                next->attr.max != first->attr.max)
+                break;
+            first->attr.axes |= next->attr.axes;
+            p->tensor[next->out[0]].base = first->in[0];
+            first->out = next->out;
+            f->gone[j] = true;
+        }
+    }
+}
+
 /* ---- accumulation ---- */
 
 /* Where the gradient of every bucket member goes. */
@@ -114,7 +148,27 @@ struct place {
     bool added; /* an op adds to it already */
 };
 
-static struct place *find_places(struct fuse *f)
+/* The op that adds bucket b's gradient to its accumulator as it is; NULL where ranks exchange it first
+ * (ZeRO 2 and 3): that bucket stays a transient. */
+static struct ls_op *plain_accum(const struct fuse *f, int b)
+{
+    const struct ls_bucket *bucket = &f->p->bucket[b];
+    for (int i = 0; i < f->nop; i++)
+        if (f->op[i].kind == LS_K_ACCUM && f->op[i].in[0] == bucket->acc &&
+            f->op[i].in[1] == bucket->grad)
+            return &f->op[i];
+    return NULL;
+}
+
+/* From now on a sum over micro-batches; elsewhere where the gradient is. */
+static void place_sum(struct ls_prog *p, int t, int grad, int acc)
+{
+    memcpy(p->tensor[t].place, p->tensor[grad].place, sizeof p->tensor[t].place);
+    p->tensor[t].place[LS_AXIS_DATA] = p->tensor[acc].place[LS_AXIS_DATA];
+    p->tensor[t].placed = p->tensor[acc].placed;
+}
+
+static struct place *find_places(struct fuse *f, struct ls_op *const *accum)
 {
     struct ls_prog *p = f->p;
     int n = p->ntensor;
@@ -128,13 +182,14 @@ static struct place *find_places(struct fuse *f)
     for (int i = 0; i < p->nparam && p->error.status == LS_OK; i++) {
         struct ls_tensor grad = p->tensor[p->param[i].grad];
         for (int b = 0; b < p->nbucket; b++) {
-            if (p->bucket[b].grad != grad.base || p->bucket[b].acc < 0)
+            if (p->bucket[b].grad != grad.base || !accum[b])
                 continue;
             int v = ls_graph_tensor(p, LS_ROLE_GRAD, true, grad.dtype, grad.ndim, grad.shape,
                                     "%s.acc", p->tensor[p->param[i].tensor].name);
             p->tensor[v].storage = LS_STORE_VIEW;
             p->tensor[v].base = p->bucket[b].acc;
             p->tensor[v].offset = grad.offset;
+            place_sum(p, v, p->param[i].grad, p->bucket[b].acc);
             place[p->param[i].grad] = (struct place){.bucket = b, .view = v};
         }
     }
@@ -160,6 +215,7 @@ static void accumulate_in_op(struct fuse *f, struct ls_op *op, struct place *pla
         grad->storage = LS_STORE_NEXT;
         grad->base = to->view;
         grad->offset = 0;
+        place_sum(p, op->out[k], op->out[k], p->bucket[to->bucket].acc);
         to->added = true;
         op->in = append(p, op->in, op->nin++, to->view);
         if (!op->in)
@@ -172,7 +228,7 @@ static void accumulate_in_op(struct fuse *f, struct ls_op *op, struct place *pla
 /* The join now yields the next version of the accumulator; members whose ops have no accumulating form
  * become ordinary transients, added by an op of their own. */
 static void join_accumulator(struct fuse *f, struct ls_op *join, const struct place *place,
-                             const int *whole)
+                             const struct ls_op *accum)
 {
     struct ls_prog *p = f->p;
     struct ls_bucket *b = &p->bucket[place[join->in[0]].bucket];
@@ -187,8 +243,9 @@ static void join_accumulator(struct fuse *f, struct ls_op *join, const struct pl
         p->tensor[grad].offset = 0;
         p->tensor[grad].role = LS_ROLE_ACT;
         join->in[m] = *ls_graph_emit(p, LS_K_ACCUM, NULL, IN(place[grad].view, grad, p->control));
+        place_sum(p, join->in[m], grad, b->acc);
     }
-    join->out = append(p, whole, 1, 0);
+    join->out = append(p, accum->out, 1, 0);
     b->grad = -1;
 }
 
@@ -196,32 +253,33 @@ static void join_accumulator(struct fuse *f, struct ls_op *join, const struct pl
 static void fuse_accumulation(struct fuse *f)
 {
     struct ls_prog *p = f->p;
-    struct place *place = find_places(f);
-    const int **whole = calloc((size_t)p->nbucket + 1, sizeof *whole);
-    if (!place || !whole) {
+    struct ls_op **accum = calloc((size_t)p->nbucket + 1, sizeof *accum);
+    struct place *place = NULL;
+    for (int b = 0; b < p->nbucket && accum; b++)
+        accum[b] = plain_accum(f, b);
+    if (accum)
+        place = find_places(f, accum);
+    if (!place) {
         ls_error_set(&p->error, LS_ERR_NOMEM, "fuse: out of memory");
         goto out;
     }
     /* The accum op of a bucket dissolves; what it yielded, the join yields. */
-    for (int i = 0; i < f->nop; i++)
-        for (int b = 0; b < p->nbucket && f->op[i].kind == LS_K_ACCUM; b++)
-            if (p->bucket[b].acc == f->op[i].in[0]) {
-                whole[b] = f->op[i].out;
-                f->gone[i] = true;
-            }
+    for (int b = 0; b < p->nbucket; b++)
+        if (accum[b])
+            f->gone[accum[b] - f->op] = true;
     for (int i = 0; i < f->nop && p->error.status == LS_OK; i++) {
         if (f->gone[i])
             continue;
         struct ls_op op = f->op[i];
         accumulate_in_op(f, &op, place);
-        if (op.kind == LS_K_JOIN)
-            join_accumulator(f, &op, place, whole[place[op.in[0]].bucket]);
+        if (op.kind == LS_K_JOIN && place[op.in[0]].bucket >= 0)
+            join_accumulator(f, &op, place, accum[place[op.in[0]].bucket]);
         if (p->error.status == LS_OK)
             ls_graph_push(p, &op);
     }
 out:
     free(place);
-    free(whole);
+    free(accum);
 }
 
 enum ls_status ls_graph_fuse(struct ls_prog *p, struct ls_error *err)
@@ -235,6 +293,7 @@ enum ls_status ls_graph_fuse(struct ls_prog *p, struct ls_error *err)
     else {
         count_readers(&f);
         fuse_epilogues(&f);
+        fuse_reductions(&f);
         count_readers(&f);
         fuse_accumulation(&f);
     }

@@ -1,6 +1,7 @@
 /* The program: arrays of tensors and ops, built once, the same for every step, and printable.
  *
- *   build -> differentiate -> evaluate -> bucket -> optimize -> fuse -> layout -> schedule -> plan
+ *   build -> differentiate -> evaluate -> (shard tensor, shard pipeline) -> bucket -> optimize
+ *         -> shard (every axis) -> fuse -> layout -> schedule -> plan
  *
  * Every pass rewrites one program in place, in a file of its own, and leaves one that
  * ls_graph_verify accepts and ls_graph_dump prints. Passes know no device, file or clock.
@@ -39,6 +40,19 @@ enum ls_storage {
                     */
     LS_STORE_NEXT, /* the next version of base, in the same bytes: result of a state op */
 };
+/* Where the elements of a tensor are, along ONE mesh axis.
+ *   R     every coordinate holds the same whole value, bit for bit
+ *   S(d)  coordinate c holds the c-th equal slice of dimension d
+ *   P     every coordinate holds a term; the value is the sum over the axis. PMAX: the maximum
+ *   O     "own": every coordinate holds the value of its own micro-batch; there is no global tensor of
+ *         which this is a part, and shapes are not divided. O becomes P only in an accumulation
+ *   A(c)  only coordinate c has it (a pipeline stage), and only c runs the ops that make it */
+enum ls_place_kind { LS_PLACE_R, LS_PLACE_S, LS_PLACE_P, LS_PLACE_PMAX, LS_PLACE_O, LS_PLACE_A };
+struct ls_place {
+    uint8_t kind, dim; /* dim: of S, or the coordinate of A */
+};
+#define LS_DIM_FLAT 255 /* S(FLAT): a view of a bucket that is itself sharded; no op can read it */
+
 struct ls_tensor {
     const char *name; /* in the program's arena; unique among persistent tensors */
     enum ls_dtype dtype;
@@ -50,8 +64,13 @@ struct ls_tensor {
     enum ls_storage storage;
     int base;       /* VIEW, NEXT; else -1 */
     int64_t offset; /* VIEW: elements of the base */
-    int packed;     /* DERIVED: the parameter of which this is a copy in the backend's layout; -1 */
-    int64_t at;     /* OWN: bytes from the start of its role's arena, set by plan; -1 */
+    int slice_axis; /* VIEW: + coordinate * numel on this axis; -1: the offset is the whole of it */
+    struct ls_place place[LS_AXES];
+    struct ls_place pin[LS_AXES]; /* annotation: the placement that shard must deliver */
+    uint8_t pinned, placed;       /* bit per axis: has a pin; was placed by shard */
+    int packed; /* DERIVED: the parameter of which this is a copy in the backend's layout; -1 */
+    int64_t at; /* OWN: bytes from the start of its role's arena, set by plan; -1 */
+    bool comm;  /* OWN: a collective reads or writes it, set by plan */
 };
 
 /* ---- ops ---- */
@@ -73,8 +92,11 @@ struct ls_op {
     int *in, *out; /* tensor indices, in the program's arena; ls_graph_push copies them */
     unsigned segs; /* set of enum ls_segment */
     enum ls_phase phase;
-    int layer;                 /* index of the model's layer, for messages and later for stages */
-    int id;                    /* stable while passes move ops */
+    int layer; /* index of the model's layer, for messages and later for stages */
+    int id;    /* stable while passes move ops */
+    int seq;   /* collectives: place in their one total order; -1 */
+    int wait;  /* collectives: index of the first op that must not start before it ended; nop: the
+                  end of its segment */
     int pack_op, pack_operand; /* PACK: the id of the op and the operand that it serves */
 };
 
@@ -111,6 +133,11 @@ struct ls_graph_options {
     enum ls_update_kind update;
     struct ls_attr optimizer; /* momentum, nesterov, beta1, beta2, eps, decay, max_norm */
     int64_t bucket_bytes;
+    int mesh[LS_AXES]; /* ranks along each axis; 0 is taken as 1 */
+    /* What every data rank keeps only a slice of (Rajbhandari et al., SC 2020): 1: reduced gradients and
+     * moments, 2: accumulators too, 3: and parameters; 0: nothing. */
+    int zero;
+    int stages_of; /* layers of the model that the pipeline divides; 0: all that have an op */
 };
 struct ls_prog {
     struct ls_graph_options options;
@@ -144,6 +171,8 @@ struct ls_kind_info {
     int8_t state[LS_OP_MAX_OUT]; /* result o is the next version of operand state[o] - 1; 0: not */
     uint8_t accumulates;         /* bit o: result o is a gradient that has an accumulating form */
     double flops;                /* times the product of the extents of all letters */
+    uint32_t linear[2];          /* operand sets in which it is jointly linear: all P in, P out */
+    bool max;                    /* results that lack the sharded letter are PMAX, not P */
 };
 const struct ls_kind_info *ls_graph_kind(enum ls_kind kind);
 
@@ -170,7 +199,8 @@ int ls_graph_reshape(struct ls_prog *p, int t, int ndim, const int64_t *shape);
 int64_t ls_graph_numel(const struct ls_prog *p, int t);
 int64_t ls_graph_bytes(const struct ls_prog *p, int t);
 int ls_graph_root(const struct ls_prog *p, int t); /* follows base to the owner of the bytes */
-int64_t ls_graph_offset(const struct ls_prog *p, int t); /* bytes from the root's start */
+/* Bytes from the root's start, on coordinate 0 of every axis. */
+int64_t ls_graph_offset(const struct ls_prog *p, int t);
 /* The operand of which result `k` is the next version, or -1: attributes count (accumulate). */
 int ls_graph_state_of(const struct ls_op *op, int k);
 /* FLOPs of one launch (a multiply-add is 2); bytes read and written, at least. */
@@ -188,6 +218,9 @@ struct ls_dims {
  * Errors: INTERNAL, naming kind, operand and both extents. Kinds without dims: LS_OK, nin = 0. */
 enum ls_status ls_graph_dims(const struct ls_prog *p, const struct ls_op *op, struct ls_dims *dims,
                              struct ls_error *err);
+/* The labels alone: shapes may still disagree, as they do while shard brings operands into place. */
+enum ls_status ls_graph_labels(const struct ls_prog *p, const struct ls_op *op,
+                               struct ls_dims *dims, struct ls_error *err);
 
 /* dump.c, verify.c */
 void ls_graph_dump(const struct ls_prog *p, FILE *out);
@@ -198,6 +231,8 @@ enum ls_status ls_graph_differentiate(struct ls_prog *p, struct ls_error *err);
 enum ls_status ls_graph_evaluate(struct ls_prog *p, struct ls_error *err);
 enum ls_status ls_graph_bucket(struct ls_prog *p, struct ls_error *err);
 enum ls_status ls_graph_optimize(struct ls_prog *p, struct ls_error *err);
+/* One axis at a time; a second call changes nothing. The replica axis is invisible to a step. */
+enum ls_status ls_graph_shard(struct ls_prog *p, enum ls_axis axis, struct ls_error *err);
 enum ls_status ls_graph_fuse(struct ls_prog *p, struct ls_error *err);
 /* `pack_size` answers as ls_device_api.pack_size; NULL: no derived layouts. */
 typedef int64_t ls_pack_size_fn(void *arg, const struct ls_op_desc *op, int operand);
@@ -212,16 +247,66 @@ extern const char *const ls_graph_passes[];
 enum ls_status ls_graph_compile(struct ls_prog *p, ls_pack_size_fn *pack_size, void *arg,
                                 const char *stop_after, struct ls_error *err);
 
+/* convert.c, pipeline.c: what other passes and executors ask about ranks. */
+int ls_graph_mesh(const struct ls_prog *p, enum ls_axis axis); /* ranks along it, at least 1 */
+int ls_graph_stage(const struct ls_prog *p, int layer);        /* the pipeline cuts by layer */
+/* Asks shard to deliver that placement; nothing on an axis of one rank. */
+void ls_graph_pin(struct ls_prog *p, int t, enum ls_axis axis, struct ls_place place);
+bool ls_graph_same_place(struct ls_place a, struct ls_place b);
+bool ls_graph_is_collective(enum ls_kind kind);
+/* Does every run of a micro-batch need all data ranks (ZeRO 2 and 3)? Then all of them run the same
+ * number of micro-batches: short ranks add some in which no sample has a label. With ZeRO 3 the same
+ * holds for the batches of an evaluation. */
+bool ls_graph_micro_meets(const struct ls_prog *p);
+
+/* ---- ranks: what an executor asks of communicators ---- */
+
+/* One collective of this rank. The group: all ranks that differ only in the coordinates of `axes`,
+ * ordered by rank. */
+struct ls_collective {
+    enum ls_kind kind; /* ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, SEND */
+    unsigned axes;     /* set of bits 1 << enum ls_axis */
+    const void *in;    /* all_reduce: the same as out */
+    void *out;
+    int64_t count; /* elements of in; send: of the message */
+    enum ls_dtype dtype;
+    bool max; /* all_reduce: maximum, not sum */
+    int dim;  /* all_gather: the dimension that is joined */
+    int64_t outer,
+        inner;    /* all_gather: in is [outer, inner], out [outer, members, inner]; the outer
+                             extent is 1 where dim is 0. Then in may be this rank's slice of out */
+    int from, to; /* send: coordinates; only these two ranks take part */
+    int seq;      /* place in the one total order of collectives */
+};
+/* How an executor of one of many ranks reaches the others. Requests are started in one order on all
+ * ranks; memory of a collective belongs to it until it was waited for. */
+struct ls_exec_comm {
+    void *arg;
+    int coord[LS_AXES];
+    /* Zeroed memory for arenas with communicated tensors; stays the communicator's. The same calls in
+     * the same order on all ranks. NULL: the device's memory will do. */
+    enum ls_status (*alloc)(void *arg, int64_t bytes, void **mem, struct ls_error *err);
+    /* NULL: the program can be opened, to see what it takes, but not run. */
+    enum ls_status (*start)(void *arg, const struct ls_collective *c, void **req,
+                            struct ls_error *err);
+    enum ls_status (*wait)(void *arg, void *req, struct ls_error *err);
+    void (*progress)(void *arg); /* called between ops while something is under way; may be NULL */
+};
+
 /* exec.c: a planned program on one device. */
 struct ls_exec;
-/* Allocates the arenas, prepares every kernel. `prog`, `api` and `dev` must outlive it. */
+/* Allocates the arenas, prepares every kernel. `prog`, `api` and `dev` must outlive it, and `comm` too;
+ * NULL: one rank. Errors: INTERNAL for a program with collectives and no comm; UNSUPPORTED for a kind
+ * that the device has no kernel for, and for ZeRO 2 and 3 (gradient buckets that are transient). */
 enum ls_status ls_exec_open(const struct ls_prog *prog, const struct ls_device_api *api,
-                            struct ls_device *dev, struct ls_exec **exec, struct ls_error *err);
+                            struct ls_device *dev, const struct ls_exec_comm *comm,
+                            struct ls_exec **exec, struct ls_error *err);
 void ls_exec_close(struct ls_exec *exec);
-/* Launches all ops of the segment in order. Asynchronous where the device is. */
+/* Launches all ops of the segment in order. Asynchronous where the device is. Collectives of LAST may
+ * still be under way when it returns: UPDATE must be the next segment. */
 enum ls_status ls_exec_run(struct ls_exec *exec, enum ls_segment segment, struct ls_error *err);
-/* Copies a whole tensor; the host buffer has ls_graph_bytes(prog, t) bytes. Waits for the device.
- */
+/* Copies a whole tensor (this rank's part); the host buffer has ls_graph_bytes(prog, t) bytes. Waits
+ * for the device and for all collectives. */
 enum ls_status ls_exec_read(struct ls_exec *exec, int tensor, void *host, struct ls_error *err);
 enum ls_status ls_exec_write(struct ls_exec *exec, int tensor, const void *host,
                              struct ls_error *err);

@@ -52,6 +52,8 @@ static void push_pack(struct ls_prog *p, const struct packed *k, int user_id)
                        .segs = LS_SEG_UPDATE | LS_SEG_LOAD,
                        .phase = LS_PHASE_UPDATE,
                        .id = p->next_id++,
+                       .seq = -1,
+                       .wait = -1,
                        .pack_op = user_id,
                        .pack_operand = k->operand};
     ls_graph_push(p, &op);
@@ -66,7 +68,7 @@ enum ls_status ls_graph_layout(struct ls_prog *p, ls_pack_size_fn *pack_size, vo
     struct packed *packed = NULL;
     for (int i = 0; i < nop && p->error.status == LS_OK; i++) {
         struct ls_op *op = &p->op[i];
-        if (op->segs & LS_SEG_UPDATE || op->nin > LS_OP_MAX_IN)
+        if (op->segs & LS_SEG_UPDATE || op->nin > LS_OP_MAX_IN || ls_graph_is_collective(op->kind))
             continue;
         for (int k = 0; k < op->nin; k++) {
             struct ls_operand io[LS_OP_MAX_IN + LS_OP_MAX_OUT];

@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define ALIGN 64 /* a cache line, and the widest vector */
 
@@ -26,9 +27,10 @@ static int by_offset(const void *a, const void *b)
     return (*x)->at < (*y)->at ? -1 : (*x)->at > (*y)->at;
 }
 
-/* The lowest gap of the arena in which a transient fits beside those that live at the same time. */
+/* The lowest gap of the arena, behind its `fixed` bytes, in which a transient fits beside those that
+ * live at the same time. */
 static int64_t find_gap(const struct ls_prog *p, const struct life *lives, int placed,
-                        const struct life *want, const struct ls_tensor **busy)
+                        const struct life *want, int64_t fixed, const struct ls_tensor **busy)
 {
     int n = 0;
     for (int i = 0; i < placed; i++)
@@ -36,7 +38,7 @@ static int64_t find_gap(const struct ls_prog *p, const struct life *lives, int p
             lives[i].first <= want->last && want->first <= lives[i].last)
             busy[n++] = &p->tensor[lives[i].tensor];
     qsort(busy, (size_t)n, sizeof *busy, by_offset);
-    int64_t at = 0;
+    int64_t at = fixed;
     for (int i = 0; i < n; i++) {
         if (busy[i]->at - at >= want->bytes)
             return at;
@@ -46,6 +48,14 @@ static int64_t find_gap(const struct ls_prog *p, const struct life *lives, int p
             at = end;
     }
     return at;
+}
+
+/* An op's operands are in use until it ends, a collective's until somebody waits for it. */
+static int end_of(const struct ls_prog *p, int i)
+{
+    if (!ls_graph_is_collective(p->op[i].kind) || p->op[i].wait < i)
+        return i;
+    return p->op[i].wait < p->nop ? p->op[i].wait : p->nop - 1;
 }
 
 static int collect(struct ls_prog *p, struct life *lives)
@@ -69,14 +79,16 @@ static int collect(struct ls_prog *p, struct life *lives)
         for (int k = 0; k < p->op[i].nin + p->op[i].nout; k++) {
             int t = k < p->op[i].nin ? p->op[i].in[k] : p->op[i].out[k - p->op[i].nin];
             int root = ls_graph_root(p, t);
-            const struct ls_tensor *x = &p->tensor[root];
+            struct ls_tensor *x = &p->tensor[root];
+            x->comm |= ls_graph_is_collective(p->op[i].kind);
             if (x->persistent || x->role == LS_ROLE_INPUT)
                 continue;
             if (at[root] < 0) {
                 at[root] = n;
                 lives[n++] = (struct life){root, i, i, ls_round_up(ls_graph_bytes(p, root), ALIGN)};
             }
-            lives[at[root]].last = i;
+            if (lives[at[root]].last < end_of(p, i))
+                lives[at[root]].last = end_of(p, i);
         }
     free(at);
     return n;
@@ -87,13 +99,15 @@ enum ls_status ls_graph_plan(struct ls_prog *p, struct ls_error *err)
     struct life *lives = malloc((size_t)p->ntensor * sizeof *lives);
     const struct ls_tensor **busy = malloc((size_t)p->ntensor * sizeof *busy);
     int n = lives && busy ? collect(p, lives) : -1;
+    int64_t fixed[LS_ROLES]; /* what is persistent comes first */
+    memcpy(fixed, p->arena_bytes, sizeof fixed);
     if (n < 0)
         ls_error_set(&p->error, LS_ERR_NOMEM, "plan: out of memory");
     else
         qsort(lives, (size_t)n, sizeof *lives, by_size);
     for (int i = 0; i < n; i++) {
         struct ls_tensor *t = &p->tensor[lives[i].tensor];
-        t->at = find_gap(p, lives, i, &lives[i], busy);
+        t->at = find_gap(p, lives, i, &lives[i], fixed[t->role], busy);
         if (t->at + lives[i].bytes > p->arena_bytes[t->role])
             p->arena_bytes[t->role] = t->at + lives[i].bytes;
     }

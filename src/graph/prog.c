@@ -14,6 +14,8 @@ int ls_graph_state_of(const struct ls_op *op, int k)
         int before = __builtin_popcount(bits & ((1u << k) - 1));
         return op->nin - 1 - __builtin_popcount(bits) + before;
     }
+    if (op->kind == LS_K_ALL_GATHER)
+        return op->nin == 2 ? 1 : -1; /* gathers into the buffer of which it read a slice */
     return info->state[k] - 1;
 }
 
@@ -80,6 +82,7 @@ int ls_graph_tensor(struct ls_prog *p, enum ls_role role, bool persistent, enum 
                             .primal = -1,
                             .base = -1,
                             .packed = -1,
+                            .slice_axis = -1,
                             .at = -1};
     for (int d = 0; d < ndim; d++)
         t->shape[d] = extent[d];
@@ -130,6 +133,8 @@ static struct ls_op new_op(struct ls_prog *p, enum ls_kind kind, const struct ls
                           .phase = p->phase,
                           .layer = p->layer,
                           .id = p->next_id++,
+                          .seq = -1,
+                          .wait = -1,
                           .pack_op = -1};
 }
 

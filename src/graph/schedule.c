@@ -1,6 +1,7 @@
 /* The one static order of ops inside each region (micro-batch, update, evaluation): program order, but
- * what ends a gradient's life runs as soon as its operands are there. Program order is kept between
- * accesses to the same bytes of which one is a write. */
+ * what ends a gradient's life and starts its journey runs as soon as its operands are there. Program
+ * order is kept between accesses to the same bytes of which one is a write. Collectives get their one
+ * total order here, and the op before which each must have ended. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -18,9 +19,12 @@ struct edges {
     int *last; /* per root: its newest access */
 };
 
-static bool eager(const struct ls_op *op)
+/* Gathers of persistent tensors wait for their reader, or all of them would run at once. */
+static bool eager(const struct ls_prog *p, const struct ls_op *op)
 {
-    return op->kind == LS_K_JOIN || op->kind == LS_K_ACCUM;
+    if (op->kind == LS_K_ALL_GATHER)
+        return !p->tensor[ls_graph_root(p, op->in[0])].persistent;
+    return op->kind == LS_K_JOIN || op->kind == LS_K_ACCUM || ls_graph_is_collective(op->kind);
 }
 
 static int region(const struct ls_op *op)
@@ -40,11 +44,28 @@ static bool add_edge(struct edges *e, int from, int to)
     return true;
 }
 
+/* The bytes of its root that a tensor covers, on whatever rank. */
+static void range(const struct ls_prog *p, int t, int64_t *begin, int64_t *end)
+{
+    int64_t n = ls_graph_bytes(p, t);
+    for (*begin = 0; p->tensor[t].storage != LS_STORE_OWN; t = p->tensor[t].base) {
+        const struct ls_tensor *x = &p->tensor[t];
+        if (x->storage == LS_STORE_VIEW && x->slice_axis < 0)
+            *begin += x->offset * ls_dtype_size(x->dtype);
+        if (x->storage == LS_STORE_VIEW && x->slice_axis >= 0) {
+            *begin = 0;
+            n = ls_graph_bytes(p, x->base);
+        }
+    }
+    *end = *begin + n;
+}
+
 /* Records one access and adds an edge from every earlier one that it must follow. */
 static bool note(const struct ls_prog *p, struct edges *e, int op, int t, bool write)
 {
     int root = ls_graph_root(p, t);
-    int64_t begin = ls_graph_offset(p, t), end = begin + ls_graph_bytes(p, t);
+    int64_t begin, end;
+    range(p, t, &begin, &end);
     for (int a = e->last[root]; a >= 0; a = e->access[a].next) {
         const struct access *old = &e->access[a];
         if (old->op != op && (old->write || write) && old->begin < end && begin < old->end &&
@@ -65,10 +86,9 @@ static bool find_edges(const struct ls_prog *p, const struct ls_op *op, int n, s
     for (int t = 0; t < p->ntensor; t++)
         e->last[t] = -1;
     for (int i = 0; i < n; i++) {
-        if (op[i].kind ==
-            LS_K_RESHAPE) { /* moves nothing: its readers depend on its base's maker */
-            continue;
-        }
+        bool view = op[i].kind == LS_K_RESHAPE || op[i].kind == LS_K_SLICE;
+        if (view && p->tensor[op[i].out[0]].storage == LS_STORE_VIEW)
+            continue; /* moves nothing: its readers depend on its base's maker */
         for (int k = 0; k < op[i].nin; k++)
             if (!note(p, e, i, op[i].in[k], false))
                 return false;
@@ -79,18 +99,47 @@ static bool find_edges(const struct ls_prog *p, const struct ls_op *op, int n, s
     return true;
 }
 
-static int pick(const struct ls_op *op, int n, const bool *done, const int *npred, int reg)
+static int pick(const struct ls_prog *p, const struct ls_op *op, int n, const bool *done,
+                const int *npred, int reg)
 {
     int first = -1;
     for (int i = 0; i < n; i++) {
         if (done[i] || npred[i] || region(&op[i]) != reg)
             continue;
-        if (eager(&op[i]))
+        if (eager(p, &op[i]))
             return i;
         if (first < 0)
             first = i;
     }
     return first;
+}
+
+/* Where the collective that was op `i` must have ended: before the first op that depends on it and runs
+ * behind it. An op that depends on it in a later run of the program need not wait again: only the last
+ * micro-batch hands over collectives that are under way, and only to the update. `place`: the new place
+ * of every op. */
+static int wait_place(const struct ls_op *old, int n, const struct edges *e, int i,
+                      const int *place)
+{
+    int wait = n;
+    for (int k = e->first[i]; k >= 0; k = e->next[k]) {
+        const struct ls_op *to = &old[e->to[k]];
+        bool behind =
+            to->segs & old[i].segs || (old[i].segs & LS_SEG_LAST && to->segs & LS_SEG_UPDATE);
+        if (behind && place[e->to[k]] < wait)
+            wait = place[e->to[k]];
+    }
+    return wait;
+}
+
+static void order_collectives(struct ls_prog *p, const struct ls_op *old, int n,
+                              const struct edges *e, const int *place, const int *origin)
+{
+    for (int i = 0, seq = 0; i < n; i++)
+        if (ls_graph_is_collective(p->op[i].kind)) {
+            p->op[i].seq = seq++;
+            p->op[i].wait = wait_place(old, n, e, origin[i], place);
+        }
 }
 
 enum ls_status ls_graph_schedule(struct ls_prog *p, struct ls_error *err)
@@ -102,17 +151,22 @@ enum ls_status ls_graph_schedule(struct ls_prog *p, struct ls_error *err)
                       .npred = calloc(ops, sizeof(int)),
                       .last = malloc(((size_t)p->ntensor + 1) * sizeof(int))};
     bool *done = calloc(ops, sizeof *done);
-    if (!e.first || !e.npred || !e.last || !done || !find_edges(p, old, n, &e))
+    int *place = malloc(ops * sizeof *place), *origin = malloc(ops * sizeof *origin);
+    if (!e.first || !e.npred || !e.last || !done || !place || !origin || !find_edges(p, old, n, &e))
         ls_error_set(&p->error, LS_ERR_NOMEM, "schedule: out of memory");
     for (int reg = 0; reg < 3 && p->error.status == LS_OK; reg++)
-        for (int i; (i = pick(old, n, done, e.npred, reg)) >= 0; placed++) {
+        for (int i; (i = pick(p, old, n, done, e.npred, reg)) >= 0; placed++) {
             done[i] = true;
+            place[i] = placed;
+            origin[placed] = i;
             for (int k = e.first[i]; k >= 0; k = e.next[k])
                 e.npred[e.to[k]]--;
             ls_graph_push(p, &old[i]);
         }
     if (p->error.status == LS_OK && placed < n)
         ls_error_set(&p->error, LS_ERR_INTERNAL, "%d of %d ops never became ready", n - placed, n);
+    if (p->error.status == LS_OK)
+        order_collectives(p, old, n, &e, place, origin);
     free(e.to);
     free(e.next);
     free(e.first);
@@ -120,6 +174,8 @@ enum ls_status ls_graph_schedule(struct ls_prog *p, struct ls_error *err)
     free(e.access);
     free(e.last);
     free(done);
+    free(place);
+    free(origin);
     free(old);
     return ls_graph_check(p, "schedule", err);
 }

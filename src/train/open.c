@@ -84,7 +84,7 @@ static enum ls_status open_program(struct ls_run *run, struct ls_error *err)
     struct ls_model_input input = {d->height, d->width, d->channels};
     LS_TRY(ls_model_build(run->job, &input, &run->prog, err));
     LS_TRY(ls_graph_compile(&run->prog, pack_size, run, NULL, err));
-    LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, &run->exec, err));
+    LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, NULL, &run->exec, err));
     run->result->planned_bytes = ls_exec_bytes(run->exec);
     run->micros = run->job->train.global_batch / run->prog.options.micro_batch;
     return ls_state_open(&run->prog, run->exec, &run->state, err);

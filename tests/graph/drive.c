@@ -189,7 +189,7 @@ struct drive_outcome drive_exec(const struct ls_prog *p, const struct drive_run 
     struct ls_device *dev;
     struct ls_device_config config = {.threads = threads, .deterministic = true};
     drive_need(api->open(&config, &dev, &x.err), &x.err);
-    drive_need(ls_exec_open(p, api, dev, &x.e, &x.err), &x.err);
+    drive_need(ls_exec_open(p, api, dev, NULL, &x.e, &x.err), &x.err);
     if (bytes)
         *bytes = ls_exec_bytes(x.e);
     init(&x);

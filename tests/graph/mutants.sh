@@ -4,6 +4,7 @@
 # folder. `mutants.sh WORD` runs only the mutants whose description contains WORD.
 #
 #   number FILE  a change of numbers: test_grad or test_passes must notice
+#   ranks FILE   a change that only many ranks show: test_shard must notice
 #   text FILE    a change of the program that these programs' numbers do not show: the golden dumps must
 set -u
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -40,7 +41,7 @@ compile() { # source: its object lies in o/
     "$cc" "${flags[@]}" -c "$1" -o "o/${1//\//_}.o"
 }
 link_test() { # name of a test
-    "$cc" "o/tests_graph_$1.c.o" "${objects[@]}" -lm -o "$1"
+    "$cc" "o/tests_graph_$1.c.o" "${objects[@]}" -lm -lpthread -o "$1"
 }
 # Prints what the first test that notices says first; nothing when none does.
 notice() {
@@ -48,13 +49,13 @@ notice() {
     for t in "$@"; do
         link_test "$t" || return 1
         # the pipe breaks at the first match, and that ends the test
-        { srcdir=. timeout 60 "./$t"; echo "status $?"; } 2>&1 |
-            grep -m1 -E '^not ok|^Bail out|^# naive|^status [^0]' && return
+        { srcdir=. timeout 40 "./$t"; echo "status $?"; } 2>&1 |
+            grep -m1 -E '^not ok|^Bail out|^# naive|^# world|^status [^0]' && return
     done
     return 0
 }
 
-mutant() { # number|text, file, description, old text, new text
+mutant() { # number|ranks|text, file, description, old text, new text
     [[ "$3" == *"$only"* ]] || return
     cp -r pristine/graph pristine/model src/
     if ! FILE=$2 OLD=$4 NEW=$5 "${LS_PYTHON:-python3}" - <<'PY'; then
@@ -73,7 +74,11 @@ PY
     if ! compile "$2" 2>compile.log; then
         ok "not ok" "$3: does not compile: $(head -1 compile.log)"
     else
-        first=$(notice test_grad test_passes)
+        if [ "$1" = ranks ]; then
+            first=$(notice test_shard)
+        else
+            first=$(notice test_grad test_passes)
+        fi
         [ "$1" = text ] && [ -z "$first" ] && first=$(notice test_dump)
         if [ -n "$first" ]; then
             ok ok "$3"
@@ -87,7 +92,7 @@ PY
 }
 
 sources=(src/base/*.c src/graph/*.c src/model/*.c tests/reference/ref_*.c tests/reference/naive*.c
-    tests/graph/*.c)
+    tests/reference/world.c tests/graph/*.c)
 objects=()
 for f in "${sources[@]}"; do
     if ! compile "$f" 2>compile.log; then
@@ -96,7 +101,7 @@ for f in "${sources[@]}"; do
     fi
     case $f in */test_*) ;; *) objects+=("o/${f//\//_}.o") ;; esac
 done
-first=$(notice test_grad test_passes test_dump)
+first=$(notice test_grad test_passes test_dump test_shard)
 if [ -n "$first" ]; then
     echo "Bail out! the unchanged sources fail: $first"
     exit 1
@@ -147,7 +152,7 @@ mutant number $g/optimize.c "only the last micro-batch is accumulated" \
 mutant number $g/optimize.c "the optimizer reads the gradient of the last micro-batch" \
     'sums[i], control);' 'p->bucket[i].grad, control);'
 mutant text $g/optimize.c "the update does not wait for the commit" \
-    'IN(b->param, b->m, b->v, sum, control)' 'IN(b->param, b->m, b->v, sum, p->control)'
+    'IN(b->param, b->m, b->v, grad, control)' 'IN(b->param, b->m, b->v, grad, p->control)'
 
 mutant number $g/fuse.c "GELU: the value before it is not kept" \
     'op->attr.keep_pre = f->readers[pre] > 1;' 'op->attr.keep_pre = false;'
@@ -170,10 +175,10 @@ mutant number $g/layout.c "one packed copy serves ops with other needs" \
 mutant number $g/schedule.c "ops do not wait for what they read" \
     '(old->write || write)' '0'
 mutant text $g/schedule.c "a complete bucket waits for the end of the backward" \
-    'if (eager(&op[i])) return i;' ''
+    'if (eager(p, &op[i])) return i;' ''
 
 mutant number $g/plan.c "memory is free after the first reader" \
-    'lives[at[root]].last = i;' 'if (lives[at[root]].last == lives[at[root]].first) lives[at[root]].last = i;'
+    'lives[at[root]].last = end_of(p, i);' 'if (lives[at[root]].last == lives[at[root]].first) lives[at[root]].last = end_of(p, i);'
 mutant number $g/plan.c "results may lie on the operands of the same op" \
     'lives[i].first <= want->last' 'lives[i].first < want->last'
 mutant number $g/plan.c "persistent tensors lie on each other" \
@@ -183,6 +188,53 @@ mutant number $g/prog.c "views begin where their base begins" \
     'bytes += p->tensor[t].offset * ls_dtype_size(p->tensor[t].dtype);' 'bytes += 0;'
 mutant number $g/exec.c "every segment runs every op" \
     'p->op[i].segs >> s & 1 &&' ''
+
+mutant ranks $g/kinds.c "a nonlinear op takes terms of a sum" \
+    'X(CONCAT, ~0u, 0)' 'X(CONCAT, ~0u, 0) X(XENT_FINISH, 6, 0)'
+mutant ranks $g/bucket.c "buckets mix placements" \
+    '&& same_places(p, p->param[a].tensor, p->param[b].tensor) && same_places(p, p->param[a].grad, p->param[b].grad)' ''
+mutant ranks $g/bucket.c "buckets have no length that three ranks can slice" \
+    'while (b.n % ls_graph_mesh(p, LS_AXIS_DATA))' 'while (0)'
+mutant ranks $g/evaluate.c "every rank has the evaluation of all" \
+    'ls_graph_pin(p, p->eval, LS_AXIS_DATA, (struct ls_place){LS_PLACE_P, 0});' ''
+mutant ranks $g/evaluate.c "evaluation forgets the pins" \
+    'p->tensor[out[k]].pinned = p->tensor[op->out[k]].pinned;' ''
+mutant ranks $g/optimize.c "whole parameters with gradients that are terms of a sum" \
+    'if (p->tensor[b->grad].place[axis].kind == LS_PLACE_P)' 'if (0)'
+mutant ranks $g/shard.c "dropout is keyed by the column of the slice" \
+    'if (op->kind != LS_K_DROPOUT && ' 'if ('
+mutant ranks $g/shard.c "the vocabulary's offset is forgotten" \
+    '&& op->kind != LS_K_XENT_SUM' ''
+mutant ranks $g/shard.c "gradients travel in every micro-batch" \
+    'op->segs & ~(unsigned)LS_SEG_MICRO' 'op->segs'
+mutant ranks $g/convert.c "a completed sum is completed again" \
+    's->now[t] = r; /*' '(void)0; /*'
+mutant ranks $g/convert.c "evaluation reads what a micro-batch gathered" \
+    '(m->segs & segs) == segs &&' ''
+mutant ranks $g/convert.c "short ranks skip their empty micro-batch" \
+    'p->op[i].attr.axes >> LS_AXIS_DATA & 1) return true;' '0) return true;'
+mutant ranks $g/pipeline.c "a tied gradient is that of one stage" \
+    'if (op->kind == LS_K_ADD &&' 'if (0 &&'
+mutant ranks $g/fuse.c "two sums become one over the first axis" \
+    'first->attr.axes |= next->attr.axes;' ''
+mutant ranks $g/fuse.c "a bias is read before it is gathered" \
+    'j < 0 || written_between(f, i, j, f->op[j].in[1])' 'j < 0'
+mutant ranks $g/schedule.c "nobody waits for a collective" \
+    'return wait;' 'return n;'
+mutant ranks $g/schedule.c "collectives wait for the end of the backward" \
+    '|| ls_graph_is_collective(op->kind);' ';'
+mutant ranks $g/plan.c "a collective's operands die at its launch" \
+    'return p->op[i].wait < p->nop ? p->op[i].wait : p->nop - 1;' 'return i;'
+mutant ranks $g/plan.c "transients lie on what is persistent" \
+    'int64_t at = fixed;' 'int64_t at = 0;'
+mutant ranks $g/exec_ranks.c "every rank keeps its copy of what is counted once" \
+    'keeps ? ls_exec_address(e, op->in[0]) : e->zeros' 'ls_exec_address(e, op->in[0])'
+mutant ranks $g/exec_ranks.c "kernels do not know which slice they have" \
+    'attr.first = coord * mine;' ''
+mutant ranks $g/exec_ranks.c "ops start before what they wait for has ended" \
+    'if (e->pending[k].wait <= op)' 'if (e->pending[k].wait < op)'
+mutant ranks $g/exec.c "views of slices begin at the first coordinate" \
+    'at += e->coord[x->slice_axis] * ls_graph_bytes(p, t);' '(void)x;'
 
 mutant text $m/layers.c "the running variance is the biased one" \
     'running(b, l, c, 1, r[3], path' 'running(b, l, c, 1, r[2], path'

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LIST(...)                                              \
     (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]) \
@@ -16,7 +17,9 @@ static void begin(struct ls_prog *p, const struct program_options *o, const int6
     struct ls_graph_options options = {.micro_batch = o->micro_batch,
                                        .update = o->update,
                                        .optimizer = o->optimizer,
-                                       .bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 1 << 20};
+                                       .bucket_bytes = o->bucket_bytes ? o->bucket_bytes : 1 << 20,
+                                       .zero = o->zero};
+    memcpy(options.mesh, o->mesh, sizeof options.mesh);
     ls_graph_init(p, &options);
     const int64_t shape[4] = {o->micro_batch, image[0], image[1], image[2]};
     p->images = ls_graph_tensor(p, LS_ROLE_INPUT, false, LS_F32, 4, shape, "images");
@@ -181,4 +184,46 @@ void program_tiny(struct ls_prog *p, const struct program_options *o, bool plain
     begin(p, o, (const int64_t[]){3, 2, 4});
     int x = plain ? p->images : batch_norm(p, p->images, "norm");
     end(p, linear(p, flatten(p, x), "head", 3));
+}
+
+static int sliced(struct ls_prog *p, int t, int dim)
+{
+    ls_graph_pin(p, t, LS_AXIS_TENSOR, (struct ls_place){LS_PLACE_S, (uint8_t)dim});
+    return t;
+}
+
+static int whole(struct ls_prog *p, int t)
+{
+    ls_graph_pin(p, t, LS_AXIS_TENSOR, (struct ls_place){LS_PLACE_R, 0});
+    return t;
+}
+
+void program_wide(struct ls_prog *p, const struct program_options *o)
+{
+    enum { inputs = 24, width = 8, hidden = 16, classes = 8 };
+    begin(p, o, (const int64_t[]){4, 3, 2});
+    int first = weight(p, "first.weight", 2, (const int64_t[]){inputs, width}, 0.3);
+    if (o->tied)
+        sliced(p, first, 0);
+    int x = whole(p, matmul(p, flatten(p, p->images), first, false, false));
+    x = one(p, LS_K_GELU, two(p, LS_K_BIAS, x, vector(p, "first.bias", width, 0.3)));
+    p->layer = 1;
+    int up = sliced(p, weight(p, "up.weight", 2, (const int64_t[]){width, hidden}, 0.4), 1);
+    int up_bias = sliced(p, vector(p, "up.bias", hidden, 0.3), 0);
+    int h = two(p, LS_K_BIAS, matmul(p, x, up, false, false), up_bias);
+    h = dropout(p, o, one(p, LS_K_GELU, h), "up.drop");
+    int down = sliced(p, weight(p, "down.weight", 2, (const int64_t[]){hidden, width}, 0.4), 0);
+    h = whole(p, matmul(p, h, down, false, false));
+    h = two(p, LS_K_BIAS, h, vector(p, "down.bias", width, 0.3));
+    x = two(p, LS_K_ADD, x, dropout(p, o, h, "down.drop"));
+    p->layer = 2;
+    int head = first;
+    if (!o->tied)
+        head = sliced(p, weight(p, "head.weight", 2, (const int64_t[]){width, classes}, 0.4), 1);
+    int y = matmul(p, x, head, false, o->tied);
+    if (!o->tied)
+        y = two(p, LS_K_BIAS, y, sliced(p, vector(p, "head.bias", classes, 0.3), 0));
+    end(p, y);
+    whole(p,
+          p->op[p->nop - 1].out[2]); /* log-sum-exp, or two scatters and a gather would be chosen */
 }

@@ -1,5 +1,6 @@
-/* The text of two small programs after every pass against the files in tests/graph/golden. A change of
- * a pass shows as a change of text, to be read before it is accepted:
+/* The text of two small programs after every pass, and of one of them as it is for two data ranks,
+ * against the files in tests/graph/golden. A change of a pass shows as a change of text, to be read before
+ * it is accepted:
  *
  *     LS_GOLDEN_UPDATE=1 srcdir=. build/tests/graph/test_dump && git diff tests/graph/golden
  */
@@ -58,10 +59,11 @@ static void compare(const char *path, const char *text)
     free(want);
 }
 
-static void build(struct small_job *s, struct ls_prog *p, const char *pass, bool pack)
+static void build(struct small_job *s, int ranks, struct ls_prog *p, const char *pass, bool pack)
 {
     struct ls_error err = {0};
     drive_need(ls_model_build(&s->job, &s->input, p, &err), &err);
+    p->options.mesh[LS_AXIS_DATA] = ranks;
     drive_need(ls_graph_compile(p, pack ? ls_ref_pack_size : NULL, NULL, pass, &err), &err);
 }
 
@@ -77,7 +79,7 @@ int main(void)
             char path[4096];
             struct ls_prog p;
             /* with a made-up packed form from layout on, or that pass would do nothing */
-            build(&jobs[j], &p, pass, true);
+            build(&jobs[j], 1, &p, pass, true);
             snprintf(path, sizeof path, "%s/tests/graph/golden/%s-%d-%s.txt", srcdir ? srcdir : ".",
                      jobs[j].name, k, pass);
             char *text = dump(&p);
@@ -85,5 +87,13 @@ int main(void)
             free(text);
             ls_graph_free(&p);
         }
+    struct ls_prog p;
+    build(&jobs[0], 2, &p, NULL, false);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/graph/golden/mlp-data2-plan.txt", srcdir ? srcdir : ".");
+    char *text = dump(&p);
+    compare(path, text);
+    free(text);
+    ls_graph_free(&p);
     return tap_done();
 }

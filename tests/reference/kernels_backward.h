@@ -125,8 +125,9 @@ static bool run_xent_grad(const struct call *c)
     int64_t rows = c->op->in[0].shape[0], width = c->op->in[0].shape[1];
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < width; j++)
-            dx[i * width + j] =
-                label[i] < 0 ? 0 : (real)(exp((double)x[i * width + j] - lse[i]) - (j == label[i]));
+            dx[i * width + j] = label[i] < 0 ? 0
+                                             : (real)(exp((double)x[i * width + j] - lse[i]) -
+                                                      (c->attr->first + j == label[i]));
     return true;
 }
 

@@ -201,10 +201,12 @@ static bool run_dropout(const struct call *c)
     real *y = c->out[0];
     int64_t n = numel(&c->op->in[0]), rows = c->op->in[0].shape[0];
     int64_t inner = rows > 0 ? n / rows : 0;
+    int64_t mine = last_dim(&c->op->in[0]), whole = c->attr->whole ? c->attr->whole : mine;
     uint64_t key = ls_mix64((uint64_t)control[LS_C_SEED], c->attr->path);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t row = (uint64_t)control[LS_C_SAMPLE] + (uint64_t)(i / inner);
-        uint64_t index = row * (uint64_t)inner + (uint64_t)(i % inner);
+        int64_t row = (int64_t)control[LS_C_SAMPLE] + i / inner, at = i % inner;
+        int64_t place = at / mine * whole + c->attr->first + at % mine;
+        uint64_t index = (uint64_t)(row * (inner / mine * whole) + place);
         bool keep = ls_uniform(key, (uint64_t)control[LS_C_STEP], index) >= c->attr->rate;
         y[i] = keep ? (real)(x[i] / (1 - c->attr->rate)) : 0;
     }

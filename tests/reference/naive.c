@@ -11,6 +11,9 @@ struct ls_naive {
     int64_t scale;         /* stored bytes of a planned byte */
     char *arena[LS_ROLES]; /* planned */
     char **own;            /* not planned: per root tensor */
+    struct ls_naive_rank rank;
+    const struct ls_op **pending; /* collectives not run yet, in program order */
+    int npending;
 };
 
 #define POISON 0xff /* a NaN of either width, an ignored label, a place in no window */
@@ -45,22 +48,23 @@ static int root_of(const struct ls_prog *p, int t)
     return t;
 }
 
-/* Elements from the root's first element. */
-static int64_t place_of(const struct ls_prog *p, int t)
-{
-    int64_t at = 0;
-    for (; p->tensor[t].storage != LS_STORE_OWN; t = p->tensor[t].base)
-        if (p->tensor[t].storage == LS_STORE_VIEW)
-            at += p->tensor[t].offset;
-    return at;
-}
-
 static int64_t numel_of(const struct ls_tensor *t)
 {
     int64_t n = 1;
     for (int d = 0; d < t->ndim; d++)
         n *= t->shape[d];
     return n;
+}
+
+/* Elements from the root's first element. */
+static int64_t place_of(const struct ls_naive *n, int t)
+{
+    const struct ls_tensor *x = &n->p->tensor[t];
+    int64_t at = 0;
+    for (; x->storage != LS_STORE_OWN; x = &n->p->tensor[x->base])
+        if (x->storage == LS_STORE_VIEW)
+            at += x->offset + (x->slice_axis < 0 ? 0 : n->rank.coord[x->slice_axis] * numel_of(x));
+    return at;
 }
 
 static int64_t root_bytes(const struct ls_naive *n, int root)
@@ -83,7 +87,7 @@ static void *at(const struct ls_naive *n, int tensor)
 {
     int root = root_of(n->p, tensor);
     int64_t size = ls_ref_size(n->p->tensor[tensor].dtype, n->f64);
-    return root_at(n, root) + size * place_of(n->p, tensor);
+    return root_at(n, root) + size * place_of(n, tensor);
 }
 
 static bool transient(const struct ls_prog *p, int root)
@@ -115,8 +119,16 @@ static void poison(struct ls_naive *n, int root)
 
 struct ls_naive *ls_naive_open(const struct ls_prog *p, bool f64, bool planned)
 {
+    return ls_naive_open_rank(p, f64, planned, &(struct ls_naive_rank){0});
+}
+
+struct ls_naive *ls_naive_open_rank(const struct ls_prog *p, bool f64, bool planned,
+                                    const struct ls_naive_rank *rank)
+{
     struct ls_naive *n = allocate(sizeof *n);
     *n = (struct ls_naive){.p = p, .f64 = f64, .planned = planned, .scale = f64 ? 2 : 1};
+    n->rank = *rank;
+    n->pending = allocate((size_t)p->nop * sizeof *n->pending);
     n->own = allocate((size_t)p->ntensor * sizeof *n->own);
     for (int r = 0; r < LS_ROLES && planned; r++)
         n->arena[r] = allocate((size_t)(n->scale * p->arena_bytes[r]));
@@ -149,6 +161,7 @@ void ls_naive_close(struct ls_naive *n)
     for (int r = 0; r < LS_ROLES; r++)
         free(n->arena[r]);
     free(n->own);
+    free(n->pending);
     free(n);
 }
 
@@ -161,7 +174,7 @@ static void join(const struct ls_naive *n, const struct ls_op *o)
     int root = root_of(p, o->out[0]);
     bool *covered = allocate((size_t)size);
     for (int k = 0; k < o->nin; k++) {
-        int64_t first = place_of(p, o->in[k]) - place_of(p, o->out[0]);
+        int64_t first = place_of(n, o->in[k]) - place_of(n, o->out[0]);
         int64_t last = first + numel_of(&p->tensor[o->in[k]]);
         if (root_of(p, o->in[k]) != root || first < 0 || last > size)
             die("join of %s: operand %d is no part of it", p->tensor[root].name, k);
@@ -207,9 +220,73 @@ static void pack(const struct ls_naive *n, const struct ls_op *o, const void *pl
     ls_ref_pack(user->kind, &user->attr, plain, packed, numel, n->f64);
 }
 
+static void run_collective(const struct ls_naive *n, const struct ls_op *o)
+{
+    const struct ls_tensor *x = &n->p->tensor[o->in[0]];
+    struct ls_collective c = {.kind = o->kind,
+                              .axes = o->attr.axes,
+                              .in = at(n, o->in[0]),
+                              .out = at(n, o->out[0]),
+                              .count = numel_of(x),
+                              .dtype = x->dtype,
+                              .max = o->attr.max,
+                              .dim = o->attr.dim,
+                              .outer = 1,
+                              .from = o->attr.from,
+                              .to = o->attr.to,
+                              .seq = o->seq};
+    for (int d = 0; d < c.dim; d++)
+        c.outer *= x->shape[d];
+    c.inner = c.count / c.outer;
+    if (!n->rank.collective)
+        die("op %d (%s): there are no other ranks", o->id, ls_graph_kind(o->kind)->name);
+    n->rank.collective(n->rank.arg, n->rank.coord, &c);
+}
+
+/* What depends on the coordinates. */
+static struct ls_attr resolve(const struct ls_naive *n, const struct ls_op *o)
+{
+    struct ls_attr attr = o->attr;
+    const struct ls_tensor *x = &n->p->tensor[o->nin ? o->in[0] : o->out[0]];
+    for (int a = 0; a < LS_AXES; a++) {
+        if (!(attr.axes >> a & 1))
+            continue;
+        if (o->kind == LS_K_SLICE)
+            attr.from = (int16_t)n->rank.coord[a];
+        else if (x->ndim) {
+            attr.first = n->rank.coord[a] * x->shape[x->ndim - 1];
+            attr.whole = n->p->options.mesh[a] * x->shape[x->ndim - 1];
+        }
+    }
+    return attr;
+}
+
+static void keep(const struct ls_naive *n, const struct ls_op *o)
+{
+    for (int64_t i = 0; i < numel_of(&n->p->tensor[o->out[0]]); i++) {
+        bool kept = n->rank.coord[__builtin_ctz(o->attr.axes)] == o->attr.from;
+        ls_naive_set((struct ls_naive *)n, o->out[0], i, kept ? ls_naive_get(n, o->in[0], i) : 0);
+    }
+}
+
+/* Does this rank's stage run the op? */
+static bool is_here(const struct ls_naive *n, const struct ls_op *o)
+{
+    int stage = n->rank.coord[LS_AXIS_PIPELINE];
+    struct ls_place place = n->p->tensor[o->out[0]].place[LS_AXIS_PIPELINE];
+    if (o->kind == LS_K_SEND)
+        return stage == o->attr.from || stage == o->attr.to;
+    return place.kind != LS_PLACE_A || place.dim == stage;
+}
+
 static void run_op(struct ls_naive *n, const struct ls_op *o)
 {
     const struct ls_prog *p = n->p;
+    if (ls_graph_is_collective(o->kind)) {
+        run_collective(n, o);
+        return;
+    }
+    struct ls_attr attr = resolve(n, o);
     int count = o->nin + o->nout;
     void **operand = allocate((size_t)count * sizeof *operand);
     void **unpacked = allocate((size_t)count * sizeof *unpacked);
@@ -226,7 +303,7 @@ static void run_op(struct ls_naive *n, const struct ls_op *o)
         }
     }
     struct ls_op_desc desc = {.kind = o->kind,
-                              .attr = &o->attr,
+                              .attr = &attr,
                               .nin = o->nin,
                               .nout = o->nout,
                               .in = io,
@@ -234,6 +311,10 @@ static void run_op(struct ls_naive *n, const struct ls_op *o)
     bool known = true;
     if (o->kind == LS_K_JOIN)
         join(n, o);
+    else if (o->kind == LS_K_KEEP)
+        keep(n, o);
+    else if (o->kind == LS_K_SLICE && p->tensor[o->out[0]].storage == LS_STORE_VIEW)
+        known = true;
     else if (o->kind == LS_K_PACK)
         pack(n, o, operand[0], operand[o->nin]);
     else
@@ -264,10 +345,38 @@ static void poison_accumulators(struct ls_naive *n)
             const struct ls_tensor *t = &p->tensor[p->param[i].tensor];
             if (t->base != p->bucket[b].param || p->bucket[b].acc < 0)
                 continue;
-            int64_t size = ls_ref_size(t->dtype, n->f64);
-            memset((char *)at(n, p->bucket[b].acc) + size * t->offset, POISON,
-                   (size_t)(size * numel_of(t)));
+            int64_t size = ls_ref_size(t->dtype, n->f64),
+                    room = numel_of(&p->tensor[p->bucket[b].acc]);
+            int64_t first = t->offset, last = t->offset + numel_of(t);
+            if (room < p->bucket[b].n) { /* a slice of it */
+                first -= n->rank.coord[LS_AXIS_DATA] * room;
+                last -= n->rank.coord[LS_AXIS_DATA] * room;
+            }
+            first = first < 0 ? 0 : first;
+            last = last > room ? room : last;
+            if (first < last)
+                memset((char *)at(n, p->bucket[b].acc) + size * first, POISON,
+                       (size_t)(size * (last - first)));
         }
+}
+
+/* Runs pending collectives, oldest first, up to the last one for which op i has to wait. */
+static void flush(struct ls_naive *n, int i)
+{
+    int count = 0;
+    for (int k = 0; k < n->npending; k++)
+        if (n->pending[k]->wait <= i)
+            count = k + 1;
+    for (int k = 0; k < count; k++)
+        run_op(n, n->pending[k]);
+    n->npending -= count;
+    memmove(n->pending, n->pending + count, (size_t)n->npending * sizeof *n->pending);
+}
+
+/* Where an op is done with its operands. */
+static int end_of(const struct ls_prog *p, int i)
+{
+    return ls_graph_is_collective(p->op[i].kind) && p->op[i].wait > i ? p->op[i].wait : i;
 }
 
 void ls_naive_run(struct ls_naive *n, enum ls_segment segment)
@@ -286,16 +395,27 @@ void ls_naive_run(struct ls_naive *n, enum ls_segment segment)
     for (int i = 0; i < p->nop; i++)
         for (int k = 0; k < p->op[i].nin + p->op[i].nout && p->op[i].segs & segment; k++) {
             const struct ls_op *o = &p->op[i];
-            last[root_of(p, k < o->nin ? o->in[k] : o->out[k - o->nin])] = i;
+            int root = root_of(p, k < o->nin ? o->in[k] : o->out[k - o->nin]);
+            last[root] = last[root] > end_of(p, i) ? last[root] : end_of(p, i);
         }
     for (int i = 0; i < p->nop; i++) {
         if (!(p->op[i].segs & segment))
             continue;
-        run_op(n, &p->op[i]);
+        flush(n, i);
+        if (is_here(n, &p->op[i])) {
+            if (n->rank.late && ls_graph_is_collective(p->op[i].kind))
+                n->pending[n->npending++] = &p->op[i];
+            else
+                run_op(n, &p->op[i]);
+        }
         for (int t = 0; t < p->ntensor; t++)
-            if (mine[t] && last[t] == i)
+            if (mine[t] && last[t] >= 0 && last[t] <= i) {
                 poison(n, t);
+                last[t] = -1;
+            }
     }
+    if (segment != LS_SEG_LAST)
+        flush(n, p->nop);
     if (segment == LS_SEG_UPDATE)
         poison_accumulators(n);
     free(mine);

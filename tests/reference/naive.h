@@ -9,6 +9,10 @@
  * ops, of which the plan must know nothing better; so is every gradient accumulator between steps.
  * A program that reads what it should not turns into NaN, or differs between the two forms.
  *
+ * One rank of many runs its part: views that depend on its coordinates, ops of its stage, collectives
+ * through a hook. `late` runs each of these as late as its wait allows, the worst that a communication
+ * stream can do; the result must not change by a bit.
+ *
  * This is test code: a program that cannot be run ends the process with a message. */
 #ifndef LS_TESTS_NAIVE_H
 #define LS_TESTS_NAIVE_H
@@ -19,6 +23,14 @@ struct ls_naive;
 
 /* `prog` must outlive it. Parameters, moments, control are zero: see ls_naive_init. */
 struct ls_naive *ls_naive_open(const struct ls_prog *prog, bool f64, bool planned);
+struct ls_naive_rank {
+    int coord[LS_AXES];
+    bool late;
+    void (*collective)(void *arg, const int *coord, const struct ls_collective *c); /* blocks */
+    void *arg;
+};
+struct ls_naive *ls_naive_open_rank(const struct ls_prog *prog, bool f64, bool planned,
+                                    const struct ls_naive_rank *rank);
 const struct ls_prog *ls_naive_prog(const struct ls_naive *n);
 void ls_naive_close(struct ls_naive *n);
 void ls_naive_run(struct ls_naive *n, enum ls_segment segment);
@@ -30,7 +42,7 @@ double ls_naive_control(const struct ls_naive *n, enum ls_control word);
 /* Copies a whole tensor; `values` has ls_graph_numel elements. */
 void ls_naive_read(const struct ls_naive *n, int tensor, double *values);
 
-/* Element `i` of a parameter row: its value, accumulated gradient or statistic, moments (0 where the
+/* Element `i` of a parameter row, of one rank alone: its value, accumulated gradient or statistic, moments (0 where the
  * optimizer has none). From the bucket pass on. */
 enum ls_naive_part { LS_NAIVE_VALUE, LS_NAIVE_GRADIENT, LS_NAIVE_M, LS_NAIVE_V };
 double ls_naive_member(const struct ls_naive *n, int row, enum ls_naive_part part, int64_t i);

@@ -40,7 +40,10 @@ void ls_naive_sample(const struct ls_prog *p, const struct ls_naive_data *data, 
 {
     const int64_t *shape = p->tensor[p->images].shape;
     int64_t rows = shape[0], size = ls_graph_numel(p, p->images) / rows;
-    int64_t classes = p->tensor[p->logits].shape[1];
+    const struct ls_tensor *logits = &p->tensor[p->logits];
+    int64_t classes = logits->shape[1];
+    if (logits->place[LS_AXIS_TENSOR].kind == LS_PLACE_S && logits->place[LS_AXIS_TENSOR].dim == 1)
+        classes *= p->options.mesh[LS_AXIS_TENSOR];
     for (int64_t r = 0; r < rows; r++) {
         uint64_t pos = (uint64_t)(first + r);
         double u = ls_uniform(data->seed, STREAM_LABEL, pos);

@@ -6,6 +6,8 @@ typedef double real;
 #include "tests/reference/kernels_forward.h"
 #include "tests/reference/kernels_update.h"
 
+#include "tests/reference/kernels_ranks.h" /* last: the table of kinds */
+
 bool ls_ref_run_f64(const struct ls_op_desc *op, void *const *operands)
 {
     return run_op(op, operands);

@@ -4,6 +4,7 @@ libls_ref_la_SOURCES = \
 	tests/reference/kernels.h \
 	tests/reference/kernels_backward.h \
 	tests/reference/kernels_forward.h \
+	tests/reference/kernels_ranks.h \
 	tests/reference/kernels_update.h \
 	tests/reference/naive.c \
 	tests/reference/naive.h \
