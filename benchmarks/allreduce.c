@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 enum { RANKS = 16, CARD = 4096, SAMPLES = 400 };
@@ -22,7 +22,7 @@ static struct shared {
     _Atomic int arrived, generation;
     size_t bytes[RANKS];
     _Alignas(64) char card[RANKS][CARD];
-} *shared;
+} * shared;
 
 static int size = 2, nodes = 1;
 static bool private_memory;
@@ -125,9 +125,15 @@ static int run(int rank, const size_t *bytes, int nbytes)
         host[i] = "localhost";
         all[i] = i;
     }
-    struct ls_comm_config config = {.rank = rank, .size = size, .node = node, .host = host,
-                                    .exchange = exchange, .arg = &rank, .deadline = 30,
-                                    .connect_deadline = 10, .is_set = set_by_user};
+    struct ls_comm_config config = {.rank = rank,
+                                    .size = size,
+                                    .node = node,
+                                    .host = host,
+                                    .exchange = exchange,
+                                    .arg = &rank,
+                                    .deadline = 30,
+                                    .connect_deadline = 10,
+                                    .is_set = set_by_user};
     bind_to_cpu(rank);
     struct ls_error err = {0};
     struct ls_comm_world *world;
@@ -155,7 +161,7 @@ static int run(int rank, const size_t *bytes, int nbytes)
 
 int main(int argc, char **argv)
 {
-    static const size_t usual[] = {4 << 10,   16 << 10, 64 << 10, 256 << 10,
+    static const size_t usual[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
                                    1 << 20, 4 << 20,  16 << 20, 64 << 20};
     size_t given[32];
     int n = 0, status = 0;

@@ -27,7 +27,7 @@ static float *memory(size_t bytes)
 
 int main(int argc, char **argv)
 {
-    static const size_t usual[] = {4 << 10,   16 << 10, 64 << 10, 256 << 10,
+    static const size_t usual[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
                                    1 << 20, 4 << 20,  16 << 20, 64 << 20};
     static double sample[SAMPLES];
     size_t given[32], most = 0;

@@ -20,6 +20,8 @@ struct rank {
 };
 
 /* Layout: a digit per rank, its node: "0011" is two nodes of two ranks. */
+/* False for a layout of several nodes where Lockstep was built without UCX; says so in the log. */
+bool harness_can(const char *layout);
 struct harness *harness_new(const char *layout);
 void harness_free(struct harness *h);
 /* Forks, opens a world in every process, calls fn, closes. fn returns 0 or the code that the process

@@ -22,7 +22,7 @@ static double half_value(uint16_t h, int exponent_bits)
     int mantissa_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
     int e = (h & 0x7fff) >> mantissa_bits, m = h & ((1 << mantissa_bits) - 1);
     double v = e == (1 << exponent_bits) - 1 ? (m ? NAN : INFINITY)
-               : e == 0 ? ldexp(m, 1 - bias - mantissa_bits)
+               : e == 0                      ? ldexp(m, 1 - bias - mantissa_bits)
                         : ldexp(m + (1 << mantissa_bits), e - bias - mantissa_bits);
     return h & 0x8000 ? -v : v;
 }
@@ -112,10 +112,10 @@ void numbers_reduce(double *want, int64_t n, enum ls_comm_type type, enum ls_com
             double v = number_at(&b, 0, type);
             whole += type == LS_COMM_I32 ? (uint64_t)(int64_t)(int32_t)b : b;
             if (op == LS_COMM_MAX || op == LS_COMM_MIN)
-                sum = m == 0 || isnan(v)                       ? (m && isnan(sum) ? sum : v)
-                      : isnan(sum)                             ? sum
+                sum = m == 0 || isnan(v)                        ? (m && isnan(sum) ? sum : v)
+                      : isnan(sum)                              ? sum
                       : (op == LS_COMM_MAX ? v > sum : v < sum) ? v
-                                                               : sum;
+                                                                : sum;
             else
                 sum += v;
         }
@@ -149,8 +149,8 @@ int64_t numbers_compare(const void *p, const double *want, int64_t n, enum ls_co
         double v = number_at(p, i, type), w = want[i];
         if (isnan(w) ? isnan(v) : v == w)
             continue;
-        double room = fabs(w) * ulp + members * members * large * carry +
-                      (type == LS_COMM_F16 ? 0x1p-25 : 0);
+        double room =
+            fabs(w) * ulp + members * members * large * carry + (type == LS_COMM_F16 ? 0x1p-25 : 0);
         if (exact || isnan(v) || isnan(w) || fabs(v - w) > room)
             return i;
     }
