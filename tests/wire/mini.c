@@ -19,11 +19,22 @@
 
 extern char **environ;
 
-// PMIx is built without frame pointers: only a full unwinding shows that a leak is its own.
+// What sanitizers find inside PMIx is its own. It is built without frame pointers: only a full unwinding
+// shows where a block came from.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "fast_unwind_on_malloc=0";
+}
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libpmix\n";
+}
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:libpmix\n";
 }
 
 // ---- keeper -------------------------------------------------------------------------------------
@@ -155,18 +166,25 @@ static void note(struct mini *m, const struct ls_wire_event *e)
     }
 }
 
+static void drain(struct mini *m, bool *done, int *code)
+{
+    struct ls_wire_event e;
+    while (!*done && ls_wire_poll(m->server, m->control, &e)) {
+        note(m, &e);
+        if (e.kind == LS_WIRE_ALL_FINISHED)
+            ls_wire_control_done(m->control, m->failed, "");
+        if (e.kind == LS_WIRE_DONE) {
+            *code = e.code;
+            *done = true;
+        }
+    }
+}
+
 static int loop(struct mini *m)
 {
-    bool said = false;
-    for (;;) {
-        struct ls_wire_event e;
-        while (ls_wire_poll(m->server, m->control, &e)) {
-            note(m, &e);
-            if (e.kind == LS_WIRE_ALL_FINISHED)
-                ls_wire_control_done(m->control, m->failed, "");
-            if (e.kind == LS_WIRE_DONE)
-                return e.code;
-        }
+    bool said = false, done = false;
+    int code = 0;
+    while (drain(m, &done, &code), !done) {
         if (!m->running && !said) {
             said = true;
             ls_wire_control_finished(m->control);
@@ -181,10 +199,13 @@ static int loop(struct mini *m)
                 fd[n++] = (struct pollfd){.fd = m->worker[r].pidfd, .events = POLLIN};
             }
         poll(fd, (nfds_t)n, ls_wire_control_timeout(m->control));
+        // First what a worker said (it aborts), then that it has ended.
+        drain(m, &done, &code);
         for (int i = 2; i < n; i++)
             if (fd[i].revents)
                 worker_ended(m, rank[i]);
     }
+    return code;
 }
 
 static enum ls_status start_generation(struct mini *m, int generation, struct ls_error *err)
@@ -216,7 +237,7 @@ static int run(struct mini *m, struct ls_error *err)
                                                 .host = c->host,
                                                 .exchange = c->exchange,
                                                 .arg = c->arg};
-        if (ls_wire_control_open(&config, &m->control, err) != LS_OK)
+        if (!m->control && ls_wire_control_open(&config, &m->control, err) != LS_OK)
             return 100 + (int)err->status;
         if (start_generation(m, g, err) != LS_OK)
             return 100 + (int)err->status;
@@ -232,8 +253,9 @@ static int run(struct mini *m, struct ls_error *err)
 
 int mini_keep(const struct mini_config *config)
 {
+    signal(SIGPIPE, SIG_IGN);
     static struct mini m;
-    m = (struct mini){.config = config};
+    m = (struct mini){.config = config, .control = config->control};
     for (int r = 0; r < MINI_MAX; r++)
         m.worker[r].pidfd = -1;
     char number[16];

@@ -29,6 +29,8 @@ struct mini_config {
     const int *node;         /* [n_keepers] */
     const int *workers;      /* [n_keepers] */
     const char *const *host; /* [n_keepers] */
+    /* Already open, and then there is one generation; or NULL and a way to open one for each. */
+    struct ls_wire_control *control;
     ls_wire_exchange_fn *exchange;
     void *arg;
     const char *tmpdir, *mode, *program; /* program: run with the argument "worker" */

@@ -221,17 +221,51 @@ static void test_folder(void)
     rmdir(other);
     tap_ok(ok, "the folder of a killed keeper goes with the next one, a living one's stays");
     err = (struct ls_error){0};
-    tap_ok(ls_wire_server_open("/nonexistent/folder", &s, &err) == LS_ERR_NOTFOUND &&
-               strstr(err.message, "set TMPDIR"),
-           "a temporary folder that is not there");
+    tap_ok(ls_wire_server_open(tmpdir, &s, &err) == LS_ERR_INTERNAL && entries(tmpdir) == 0,
+           "a second server in one process is refused, as PMIx would abort");
     for (int i = 0; i < 2; i++) {
         close(up[i]);
         close(go[i]);
     }
 }
 
+// A world larger than this machine can run: PMIx takes its description, and knows whom it serves.
+static void test_large(void)
+{
+    enum { KEEPERS = 512, EACH = 8, MINE = 77 };
+    static int node[KEEPERS], workers[KEEPERS];
+    for (int k = 0; k < KEEPERS; k++) {
+        node[k] = k / 2;
+        workers[k] = EACH;
+    }
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct ls_error err = {0};
+        struct ls_wire_map map;
+        struct ls_wire_server *s;
+        char **env = NULL;
+        bool ok = ls_wire_map_init(&map, KEEPERS, node, workers, &err) == LS_OK &&
+                  ls_wire_server_open(tmpdir, &s, &err) == LS_OK &&
+                  ls_wire_server_begin(s, "large", 1, &map, MINE, &err) == LS_OK;
+        for (int i = 0; i < EACH && ok; i++) {
+            ok = ls_wire_server_env(s, 1, MINE * EACH + i, NULL, &env, NULL, &err) == LS_OK;
+            free(env);
+        }
+        struct ls_error other = {0};
+        ok = ok && ls_wire_server_env(s, 1, 0, NULL, &env, NULL, &other) == LS_ERR_INTERNAL;
+        if (!ok)
+            tap_note("%s", err.message);
+        ls_wire_server_close(s);
+        ls_wire_map_free(&map);
+        exit(!ok);
+    }
+    tap_ok(hub_wait(pid) == 0, "a world of 4096 ranks on 256 nodes is registered");
+}
+
 static void test_nobody_above(void)
 {
+    fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
         struct ls_wire_client *c;
@@ -240,6 +274,33 @@ static void test_nobody_above(void)
         _exit((int)ls_wire_client_open("x", 5, &c, &err));
     }
     tap_ok(hub_wait(pid) == LS_ERR_NOTFOUND, "no server above: NOTFOUND");
+    pid = fork();
+    if (pid == 0) {
+        struct ls_wire_client *c;
+        struct ls_error err = {0};
+        char *const gone[] = {(char[]){"PMIX_NAMESPACE=gone.1"}, (char[]){"PMIX_RANK=0"}, NULL};
+        ls_wire_env_take(gone, &err);
+        enum ls_status st = ls_wire_client_open("x", 5, &c, &err);
+        bool named = strstr(err.message, "PMIX_NAMESPACE=gone.1 is set, but") != NULL;
+        _exit(named ? (int)st : 99);
+    }
+    tap_ok(hub_wait(pid) == LS_ERR_ENV, "variables of a server that has gone: ENV, not alone");
+}
+
+static void test_env(void)
+{
+    struct ls_error err = {0};
+    setenv("PMIX_RANK", "3", 1);
+    setenv("PMI_FD", "3", 1);
+    setenv("PMIX_MCA_gds", "hash", 1);
+    char *const next[] = {(char[]){"PMIX_NAMESPACE=a=b"}, NULL};
+    bool ok = ls_wire_env_take(next, &err) == LS_OK && !getenv("PMIX_RANK") && !getenv("PMI_FD") &&
+              getenv("PMIX_MCA_gds") && getenv("PMIX_NAMESPACE") &&
+              strcmp(getenv("PMIX_NAMESPACE"), "a=b") == 0;
+    char *const wrong[] = {(char[]){"PMIX_NAMESPACE"}, NULL};
+    ok = ok && ls_wire_env_take(wrong, &err) == LS_ERR_INTERNAL && !getenv("PMIX_NAMESPACE");
+    unsetenv("PMIX_MCA_gds");
+    tap_ok(ok, "announcements of a server above are replaced, settings stay");
 }
 
 int main(int argc, char **argv)
@@ -257,6 +318,7 @@ int main(int argc, char **argv)
     if (!mkdtemp(tmpdir) || w.report == MAP_FAILED)
         return 1;
     test_nobody_above();
+    test_env();
     test_exchange(&w, 1, (int[]){1}, (int[]){0}, 1, "a world of one");
     test_exchange(&w, 1, (int[]){4}, (int[]){0}, 1, "one keeper, four workers");
     test_exchange(&w, 1, (int[]){3}, (int[]){0}, 3, "one keeper, three generations");
@@ -265,7 +327,13 @@ int main(int argc, char **argv)
     test_exchange(&w, 4, (int[]){1, 1, 1, 1}, (int[]){0, 1, 0, 1}, 1,
                   "two nodes, two keepers on each, dealt in turn");
     test_faults(&w);
-    test_folder();
+    test_large();
+    struct ls_wire_server *s;
+    struct ls_error err = {0};
+    tap_ok(ls_wire_server_open("/nonexistent/folder", &s, &err) == LS_ERR_NOTFOUND &&
+               strstr(err.message, "set TMPDIR"),
+           "a temporary folder that is not there");
+    test_folder(); // last: this process itself becomes a server
     if (rmdir(tmpdir))
         tap_ok(false, "%s is not empty at the end", tmpdir);
     munmap(w.report, sizeof(struct mini_report) * HUB_MAX);

@@ -1,0 +1,142 @@
+/* A node's addresses, chosen and ordered so that the first try usually works. */
+#include "wire/address.h"
+#include "wire/link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static uint64_t machine_id(void)
+{
+    char boot[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t n = read(fd, boot, sizeof boot - 1);
+        boot[n > 0 ? n : 0] = '\0';
+        close(fd);
+    }
+    return ls_hash64(boot);
+}
+
+static bool convert(const struct ifaddrs *i, struct ls_wire_address *out)
+{
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP))
+        return false;
+    *out = (struct ls_wire_address){.loopback = (i->ifa_flags & IFF_LOOPBACK) != 0};
+    if (i->ifa_addr->sa_family == AF_INET) {
+        struct sockaddr_in a;
+        memcpy(&a, i->ifa_addr, sizeof a);
+        memcpy(out->bytes, &a.sin_addr, 4);
+        return true;
+    }
+    if (i->ifa_addr->sa_family != AF_INET6)
+        return false;
+    struct sockaddr_in6 a;
+    memcpy(&a, i->ifa_addr, sizeof a);
+    out->v6 = 1;
+    memcpy(out->bytes, &a.sin6_addr, 16);
+    return !IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr);
+}
+
+enum ls_status ls_wire_card_make(struct ls_wire_card *card, struct ls_error *err)
+{
+    *card =
+        (struct ls_wire_card){LS_WIRE_MAGIC, LS_WIRE_CARD_VERSION, machine_id(), {0}, 0, 0, {{0}}};
+    if (getrandom(card->token, sizeof card->token, 0) != (ssize_t)sizeof card->token)
+        return ls_error_errno(err, errno, "no random bytes from the kernel");
+    struct ifaddrs *list;
+    if (getifaddrs(&list))
+        return ls_error_errno(err, errno, "cannot list the network addresses of this node");
+    for (int pass = 0; pass < 4; pass++) // other IPv4, other IPv6, loopback IPv4, loopback IPv6
+        for (struct ifaddrs *i = list; i; i = i->ifa_next) {
+            struct ls_wire_address a;
+            if (card->n_addresses < LS_WIRE_MAX_ADDRESSES && convert(i, &a) &&
+                a.loopback == pass / 2 && a.v6 == pass % 2)
+                card->address[card->n_addresses++] = a;
+        }
+    freeifaddrs(list);
+    return LS_OK;
+}
+
+static int shared_bits(const struct ls_wire_address *a, const struct ls_wire_address *b)
+{
+    if (a->v6 != b->v6 || a->loopback || b->loopback)
+        return 0;
+    int bits = 0;
+    for (int i = 0; i < (a->v6 ? 16 : 4); i++) {
+        unsigned diff = a->bytes[i] ^ b->bytes[i];
+        if (diff)
+            return bits + __builtin_clz(diff) - 24;
+        bits += 8;
+    }
+    return bits;
+}
+
+// Higher is tried earlier.
+static int rank_address(const struct ls_wire_card *from, const struct ls_wire_address *a)
+{
+    if (a->loopback)
+        return 1000 - a->v6;
+    int best = 0;
+    for (int i = 0; i < from->n_addresses; i++) {
+        int bits = shared_bits(&from->address[i], a);
+        // The very same address on another machine is a bridge (docker0 and the like): it leads home.
+        if (bits == (a->v6 ? 128 : 32))
+            return -1;
+        best = bits > best ? bits : best;
+    }
+    return a->v6 ? best / 4 : best;
+}
+
+static void fill(const struct ls_wire_address *a, uint16_t port, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    memcpy(&in4.sin_addr, a->bytes, 4);
+    memcpy(&in6.sin6_addr, a->bytes, 16);
+    memcpy(out, a->v6 ? (void *)&in6 : (void *)&in4, a->v6 ? sizeof in6 : sizeof in4);
+}
+
+int ls_wire_card_routes(const struct ls_wire_card *from, const struct ls_wire_card *to,
+                        struct sockaddr_storage *out, int max)
+{
+    int score[LS_WIRE_MAX_ADDRESSES], n = 0;
+    int count = to->n_addresses < LS_WIRE_MAX_ADDRESSES ? to->n_addresses : LS_WIRE_MAX_ADDRESSES;
+    for (int i = 0; i < count && n < max; i++) {
+        const struct ls_wire_address *a = &to->address[i];
+        if (a->loopback && from->machine != to->machine)
+            continue;
+        int s = rank_address(from, a), at = n++;
+        for (; at > 0 && score[at - 1] < s; at--) { // stable: equals keep the owner's order
+            score[at] = score[at - 1];
+            out[at] = out[at - 1];
+        }
+        score[at] = s;
+        fill(a, to->port, &out[at]);
+    }
+    return n;
+}
+
+const char *ls_wire_address_text(const struct sockaddr_storage *address, char out[static 64])
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET) {
+        struct sockaddr_in a;
+        memcpy(&a, address, sizeof a);
+        inet_ntop(AF_INET, &a.sin_addr, ip, sizeof ip);
+        snprintf(out, 64, "%s:%u", ip, ntohs(a.sin_port));
+    } else {
+        struct sockaddr_in6 a;
+        memcpy(&a, address, sizeof a);
+        inet_ntop(AF_INET6, &a.sin6_addr, ip, sizeof ip);
+        snprintf(out, 64, "[%s]:%u", ip, ntohs(a.sin6_port));
+    }
+    return out;
+}

@@ -1,0 +1,412 @@
+/* What keepers tell each other, and what follows. Keeper 0 decides: which failure was the first, whether
+ * all have finished. Everything below a lost keeper is cut off and looks after itself. */
+#include "wire/tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+// A broken connection is often noticed before the death behind it, as that has to be waited for, written
+// and sent: half a second covers a loaded node and is short for a person.
+static const double echo_wait = 0.5;
+
+enum { MAX_TEXT = 4000, MAX_RECORD = 64 << 10 };
+
+static size_t cut(const char *text)
+{
+    return text ? strnlen(text, MAX_TEXT) : 0;
+}
+
+void ls_wire_tree_watch(struct ls_wire_control *c, int i, bool fresh)
+{
+    struct ls_wire_link *link = &c->link[i];
+    if (link->fd < 0)
+        return;
+    bool writing = ls_wire_link_pending(link);
+    if (!fresh && writing == link->writing)
+        return;
+    link->writing = writing;
+    struct epoll_event e = {.events = writing ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                            .data.u32 = (uint32_t)i};
+    if (epoll_ctl(c->epoll, fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, link->fd, &e))
+        c->broken[i] = "it cannot be watched";
+}
+
+void ls_wire_tree_send(struct ls_wire_control *c, int i, enum ls_wire_message type, int a, int b,
+                       int code, const void *data, size_t n)
+{
+    struct ls_wire_link *link = &c->link[i];
+    if (link->fd < 0 || c->broken[i])
+        return;
+    if (!ls_wire_link_send(link, type, a, b, code, data, n))
+        c->broken[i] = "the connection broke";
+    link->said = ls_time_monotonic();
+    ls_wire_tree_watch(c, i, false);
+}
+
+static void send_down(struct ls_wire_control *c, enum ls_wire_message type, int a, int b, int code,
+                      const void *data, size_t n)
+{
+    for (int i = 1; i < c->n_links; i++)
+        ls_wire_tree_send(c, i, type, a, b, code, data, n);
+}
+
+static void send_up(struct ls_wire_control *c, enum ls_wire_message type, int a, int b, int code,
+                    const void *data, size_t n)
+{
+    ls_wire_tree_send(c, 0, type, a, b, code, data, n);
+}
+
+static void queue_event(struct ls_wire_control *c, enum ls_wire_event_kind kind, int rank,
+                        int keeper, int code, const char *text, const void *data, size_t n)
+{
+    struct ls_wire_event e = {kind, rank, keeper, code, text, data, n};
+    struct ls_wire_item *item = ls_wire_item_new(&e);
+    if (item)
+        ls_wire_queue_add(&c->queue, item);
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+// Here and below: this is the failure.
+static void fail_here(struct ls_wire_control *c, int rank, int keeper, int code, const char *text)
+{
+    if (c->failed || c->done)
+        return;
+    c->failed = true;
+    free(c->echo);
+    c->echo = NULL;
+    queue_event(c, LS_WIRE_FAILURE, rank, keeper, code, text, NULL, 0);
+    send_down(c, LS_WIRE_DOWN_FAIL, rank, keeper, code, text, cut(text));
+}
+
+static void take_failure(struct ls_wire_control *c, int rank, int keeper, int code, bool echo,
+                         const char *text)
+{
+    if (c->rank > 0 && !c->orphan) {
+        send_up(c, echo ? LS_WIRE_UP_ECHO : LS_WIRE_UP_FAIL, rank, keeper, code, text, cut(text));
+        return;
+    }
+    if (!echo) {
+        fail_here(c, rank, keeper, code, text);
+        return;
+    }
+    if (c->failed || c->done || c->echo)
+        return;
+    struct ls_wire_event e = {LS_WIRE_FAILURE, rank, keeper, code, text, NULL, 0};
+    c->echo = ls_wire_item_new(&e);
+    c->echo_due = ls_time_monotonic() + echo_wait;
+}
+
+static void accept_echo(struct ls_wire_control *c)
+{
+    struct ls_wire_item *echo = c->echo;
+    if (!echo)
+        return;
+    c->echo = NULL;
+    fail_here(c, echo->event.rank, echo->event.keeper, echo->event.code, echo->event.text);
+    free(echo);
+}
+
+void ls_wire_control_fail(struct ls_wire_control *c, int rank, int code, bool echo,
+                          const char *text)
+{
+    char copy[MAX_TEXT + 1];
+    snprintf(copy, sizeof copy, "%.*s", (int)cut(text), text ? text : "");
+    take_failure(c, rank, c->rank, code, echo, copy);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+static void end_here(struct ls_wire_control *c, int code, const char *text)
+{
+    if (c->done)
+        return;
+    send_down(c, LS_WIRE_DOWN_DONE, 0, 0, code, text, cut(text));
+    c->done = true;
+    queue_event(c, LS_WIRE_DONE, -1, c->rank, code, text, NULL, 0);
+}
+
+static void check_finished(struct ls_wire_control *c)
+{
+    if (c->all_finished || c->rank > 0)
+        return;
+    for (int k = 0; k < c->size; k++)
+        if (!c->ended[k])
+            return;
+    accept_echo(c); // nothing better can come
+    c->all_finished = true;
+    queue_event(c, LS_WIRE_ALL_FINISHED, -1, 0, 0, NULL, NULL, 0);
+}
+
+void ls_wire_control_finished(struct ls_wire_control *c)
+{
+    c->finished = true;
+    if (c->orphan)
+        end_here(c, 1, "the connection to keeper 0 is gone");
+    else if (c->rank > 0)
+        send_up(c, LS_WIRE_UP_FINISHED, 0, c->rank, 0, NULL, 0);
+    else {
+        c->ended[0] = true;
+        check_finished(c);
+    }
+}
+
+void ls_wire_control_done(struct ls_wire_control *c, int code, const char *text)
+{
+    if (c->rank == 0)
+        end_here(c, code, text);
+}
+
+static bool below(const struct ls_wire_control *c, int keeper, int top)
+{
+    while (keeper > top)
+        keeper = (keeper - 1) / c->fanout;
+    return keeper == top;
+}
+
+static void take_loss(struct ls_wire_control *c, int keeper, const char *text)
+{
+    if (c->rank > 0 && !c->orphan) {
+        send_up(c, LS_WIRE_UP_LOST, 0, keeper, 0, text, cut(text));
+        return;
+    }
+    fail_here(c, -1, keeper, 1, text);
+    for (int k = keeper; c->ended && k < c->size; k++)
+        if (below(c, k, keeper))
+            c->ended[k] = true;
+    check_finished(c);
+}
+
+void ls_wire_tree_lost(struct ls_wire_control *c, int i, const char *why)
+{
+    if (c->done)
+        return;
+    int peer = c->link[i].peer;
+    char text[512];
+    snprintf(text, sizeof text, "keeper %d on %.255s is gone: %s", peer, c->host[peer], why);
+    if (i > 0) {
+        take_loss(c, peer, text);
+        return;
+    }
+    c->orphan = true;
+    fail_here(c, -1, peer, 1, text);
+    if (c->finished)
+        ls_wire_control_finished(c);
+}
+
+// ---- what comes in ------------------------------------------------------------------------------
+
+static void handle_down(struct ls_wire_control *c, const struct ls_wire_head *h, const char *body)
+{
+    switch ((enum ls_wire_message)h->type) {
+    case LS_WIRE_DOWN_FENCE: {
+        struct ls_wire_event e = {.data = body, .n = h->n};
+        struct ls_wire_item *item = ls_wire_item_new(&e);
+        send_down(c, LS_WIRE_DOWN_FENCE, h->a, h->b, 0, body, h->n);
+        if (item) {
+            item->fence = true;
+            item->generation = h->a;
+            item->seq = h->b;
+            ls_wire_queue_add(&c->queue, item);
+        }
+        break;
+    }
+    case LS_WIRE_DOWN_FAIL:
+        fail_here(c, h->a, h->b, h->c, body);
+        break;
+    case LS_WIRE_DOWN_STOP:
+        send_down(c, LS_WIRE_DOWN_STOP, h->a, 0, 0, NULL, 0);
+        queue_event(c, LS_WIRE_STOP, -1, 0, h->a, NULL, NULL, 0);
+        break;
+    case LS_WIRE_DOWN_DONE:
+        end_here(c, h->c, body);
+        break;
+    default:
+        c->broken[0] = "it sent a message of another version";
+    }
+}
+
+static void add_to_gather(struct ls_wire_control *c, int generation, int seq, uint64_t bit,
+                          const void *data, size_t n);
+
+static void handle_up(struct ls_wire_control *c, int i, const struct ls_wire_head *h,
+                      const char *body)
+{
+    bool relay = c->rank > 0;
+    bool known = h->b >= 0 && h->b < c->size;
+    switch ((enum ls_wire_message)h->type) {
+    case LS_WIRE_UP_FENCE:
+        add_to_gather(c, h->a, h->b, (uint64_t)1 << i, body, h->n);
+        return;
+    case LS_WIRE_UP_FAIL:
+    case LS_WIRE_UP_ECHO:
+        if (known)
+            take_failure(c, h->a, h->b, h->c, h->type == LS_WIRE_UP_ECHO, body);
+        return;
+    case LS_WIRE_UP_LOST:
+        if (known)
+            take_loss(c, h->b, body);
+        return;
+    case LS_WIRE_UP_STOP:
+        ls_wire_control_stop(c, h->a);
+        return;
+    case LS_WIRE_UP_RECORD:
+        if (relay)
+            send_up(c, LS_WIRE_UP_RECORD, h->a, h->b, 0, body, h->n);
+        else
+            queue_event(c, LS_WIRE_RECORD, h->a, h->b, 0, NULL, body, h->n);
+        return;
+    case LS_WIRE_UP_FINISHED:
+        if (relay)
+            send_up(c, LS_WIRE_UP_FINISHED, 0, h->b, 0, NULL, 0);
+        else if (known) {
+            c->ended[h->b] = true;
+            check_finished(c);
+        }
+        return;
+    default:
+        c->broken[i] = "it sent a message of another version";
+    }
+}
+
+void ls_wire_tree_handle(struct ls_wire_control *c, int i)
+{
+    const struct ls_wire_head *h = &c->link[i].head;
+    if (h->type == LS_WIRE_ALIVE)
+        return;
+    if (i == 0)
+        handle_down(c, h, c->link[i].body);
+    else
+        handle_up(c, i, h, c->link[i].body);
+}
+
+void ls_wire_tree_tick(struct ls_wire_control *c, double now)
+{
+    if (c->echo && now >= c->echo_due)
+        accept_echo(c);
+}
+
+void ls_wire_control_record(struct ls_wire_control *c, int rank, const void *data, size_t n)
+{
+    if (n > MAX_RECORD)
+        n = MAX_RECORD;
+    if (c->rank > 0)
+        send_up(c, LS_WIRE_UP_RECORD, rank, c->rank, 0, data, n);
+    else
+        queue_event(c, LS_WIRE_RECORD, rank, 0, 0, NULL, data, n);
+}
+
+void ls_wire_control_stop(struct ls_wire_control *c, int signal)
+{
+    if (c->rank > 0 && !c->orphan) {
+        send_up(c, LS_WIRE_UP_STOP, signal, 0, 0, NULL, 0);
+        return;
+    }
+    send_down(c, LS_WIRE_DOWN_STOP, signal, 0, 0, NULL, 0);
+    queue_event(c, LS_WIRE_STOP, -1, 0, signal, NULL, NULL, 0);
+}
+
+// ---- fences -------------------------------------------------------------------------------------
+
+static struct ls_wire_gather *find_gather(struct ls_wire_control *c, int generation, int seq)
+{
+    for (struct ls_wire_gather *g = c->gathers; g; g = g->next)
+        if (g->generation == generation && g->seq == seq)
+            return g;
+    struct ls_wire_gather *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    g->generation = generation;
+    g->seq = seq;
+    g->next = c->gathers;
+    c->gathers = g;
+    return g;
+}
+
+static void drop_gather(struct ls_wire_control *c, struct ls_wire_gather *gather)
+{
+    for (struct ls_wire_gather **at = &c->gathers; *at; at = &(*at)->next)
+        if (*at == gather) {
+            *at = gather->next;
+            free(gather->data);
+            free(gather);
+            return;
+        }
+}
+
+static void complete_gather(struct ls_wire_control *c, struct ls_wire_gather *g)
+{
+    struct ls_wire_head h = {.type = LS_WIRE_DOWN_FENCE, .a = g->generation, .b = g->seq};
+    h.n = (uint32_t)g->n;
+    if (c->rank > 0)
+        send_up(c, LS_WIRE_UP_FENCE, g->generation, g->seq, 0, g->data, g->n);
+    else
+        handle_down(c, &h, g->data);
+    drop_gather(c, g);
+}
+
+static void add_to_gather(struct ls_wire_control *c, int generation, int seq, uint64_t bit,
+                          const void *data, size_t n)
+{
+    if (generation < c->generation || c->failed)
+        return;
+    struct ls_wire_gather *g = find_gather(c, generation, seq);
+    if (!g || g->seen & bit)
+        return;
+    size_t sum = g->n + n;
+    char *grown = sum <= LS_WIRE_FRAME_MAX ? realloc(g->data, sum + 1) : NULL;
+    if (!grown) {
+        char text[96];
+        snprintf(text, sizeof text, "exchange %d of all ranks together: %s", seq,
+                 sum > LS_WIRE_FRAME_MAX ? "more than 64 MiB" : "out of memory");
+        ls_wire_control_fail(c, -1, 1, false, text);
+        return;
+    }
+    if (n)
+        memcpy(grown + g->n, data, n);
+    g->data = grown;
+    g->n = sum;
+    g->seen |= bit;
+    uint64_t all = ((uint64_t)1 << c->n_links) - 1;
+    if (g->seen == all)
+        complete_gather(c, g);
+}
+
+void ls_wire_control_contribute(struct ls_wire_control *c, int generation, int seq,
+                                const void *data, size_t n)
+{
+    if (generation > c->generation) {
+        c->generation = generation;
+        for (struct ls_wire_gather *g = c->gathers, *next; g; g = next) {
+            next = g->next;
+            if (g->generation < generation)
+                drop_gather(c, g);
+        }
+    }
+    add_to_gather(c, generation, seq, 1, data, n);
+}
+
+const char *ls_wire_control_missing(const struct ls_wire_control *c, char out[static 256])
+{
+    out[0] = '\0';
+    const struct ls_wire_gather *g = c->gathers; // the newest one stands first, the oldest counts
+    while (g && g->next)
+        g = g->next;
+    if (!g)
+        return out;
+    int n = snprintf(out, 256, "exchange %d:", g->seq);
+    int missing = 0;
+    for (int i = 0; i < c->n_links; i++) {
+        if (g->seen & (uint64_t)1 << i || n >= 200)
+            continue;
+        int k = i == 0 ? c->rank : c->link[i].peer;
+        n += snprintf(out + n, 256 - (size_t)n, "%s keeper %d on %.40s", missing ? "," : "", k,
+                      c->host[k]);
+        missing++;
+    }
+    snprintf(out + n, n < 256 ? 256 - (size_t)n : 0,
+             missing == 1 ? " has not arrived" : " have not arrived");
+    return out;
+}
