@@ -1,0 +1,68 @@
+/* The keeper: starts the workers of one task, keeps their records, ends them together. It knows no model,
+ * no device and no communicator; it speaks PMIx upwards (to find the other keepers) and downwards (as the
+ * server of its workers), and the control channel sideways.
+ *
+ *   plan (who am I, how many workers) --> spawn --> events: exit, record, failure, stop --> exit code
+ */
+#ifndef LS_KEEP_H
+#define LS_KEEP_H
+
+#include "base/base.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+
+/* ---- completion records ---- */
+
+/* What a worker leaves behind when it ends; without one it did not succeed, whatever its exit status. */
+struct ls_record {
+    enum ls_status status;
+    int code;           /* exit code of the job as this worker sees it */
+    int64_t steps;      /* finished */
+    char message[1024]; /* of the error; empty on success */
+};
+/* Text of a record, at most LS_RECORD_MAX bytes with its NUL; returns the length without it. */
+#define LS_RECORD_MAX 1400
+size_t ls_record_write(const struct ls_record *record, char text[static LS_RECORD_MAX]);
+/* False: not a record, or not a whole one. Never trusts `text` (it need not end with NUL). */
+bool ls_record_read(const char *text, size_t n, struct ls_record *record);
+/* The descriptor for the record, by number, in the worker's environment. */
+#define LS_RECORD_FD_VARIABLE "LOCKSTEP_RECORD_FD"
+
+/* ---- which CPUs for which worker ---- */
+
+/* Where a CPU is; package and core number as the kernel gives them. */
+struct ls_keep_cpu {
+    int cpu, package, core;
+};
+/* Reads `<root>/sys/devices/system/cpu/cpuN/topology` for every CPU of `mask`; a CPU that has no such
+ * files is a core of its own. *cpus is malloc'd, sorted by package, core, number. */
+enum ls_status ls_keep_cpus(const char *root, const cpu_set_t *mask, struct ls_keep_cpu **cpus,
+                            int *n, struct ls_error *err);
+/* Splits sorted CPUs into `workers` runs of whole cores that differ by at most one core. Fewer cores than
+ * workers: every worker gets all CPUs, and the return value is false: they are not bound. */
+bool ls_keep_split(const struct ls_keep_cpu *cpus, int n, int workers, int worker, cpu_set_t *mask);
+/* "0-3,8" */
+const char *ls_keep_format_cpus(const cpu_set_t *mask, char out[static 128]);
+
+/* ---- the run ---- */
+
+struct ls_keep_config {
+    const char *program; /* of the worker */
+    char *const *argv;   /* its arguments, NULL-terminated */
+    int workers;         /* of this keeper, at least 1 */
+    bool bind;           /* bind workers to CPUs */
+    const char *host;    /* name of this node for messages; NULL: gethostname */
+    bool under_pmix;     /* a PMIx server above knows the other keepers */
+    const char *tmpdir;
+    FILE *out;  /* layout, and the failure that ended the run */
+    bool quiet; /* no layout */
+};
+/* Runs the job to its end; *code is the exit code that all keepers agree on. `signals` is a descriptor
+ * that yields the number of each signal to handle, one byte each. Errors (before anything was started,
+ * or of the keeper itself) leave *code alone. */
+enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int *code,
+                           struct ls_error *err);
+
+#endif

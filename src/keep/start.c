@@ -1,0 +1,217 @@
+/* Finds the other keepers, works out which rank runs where, and starts this keeper's workers. */
+#include "keep/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define OPEN_DEADLINE \
+    60.0 /* seconds for all tasks of a step to arrive: Slurm starts them one by one */
+
+/* Keepers that each print their own lines; with more, only keeper 0 does. */
+#define MOST_LAYOUTS 16
+
+extern char **environ;
+
+static enum ls_status copy_hosts(struct ls_keeper *k, int n, const char *const *host,
+                                 struct ls_error *err)
+{
+    k->host = calloc((size_t)n + 1, sizeof *k->host);
+    for (int i = 0; k->host && i < n; i++)
+        if (!(k->host[i] = strdup(host[i])))
+            return ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
+    return k->host ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
+}
+
+/* One keeper alone: no PMIx above, no sockets. */
+static enum ls_status meet_nobody(struct ls_keeper *k, struct ls_error *err)
+{
+    char name[256] = "localhost";
+    const int node = 0;
+    gethostname(name, sizeof name - 1);
+    const char *host = k->config->host ? k->config->host : name;
+    LS_TRY(copy_hosts(k, 1, &host, err));
+    LS_TRY(ls_wire_map_init(&k->map, 1, &node, &k->config->workers, err));
+    struct ls_wire_control_config config = {.size = 1, .host = &host};
+    return ls_wire_control_open(&config, &k->control, err);
+}
+
+/* Through Slurm's PMIx: every keeper says how many workers it will have. */
+static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
+{
+    const void *const *all;
+    const size_t *bytes;
+    LS_TRY(ls_wire_client_open(k->config->host, OPEN_DEADLINE, &k->client, err));
+    const struct ls_wire_client *c = k->client;
+    k->me = c->rank;
+    LS_TRY(copy_hosts(k, c->size, c->host, err));
+    int mine = k->config->workers;
+    LS_TRY(ls_wire_exchange(k->client, &mine, sizeof mine, &all, &bytes, err));
+    int *workers = calloc((size_t)c->size, sizeof *workers);
+    if (!workers)
+        return ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
+    enum ls_status status = LS_OK;
+    for (int i = 0; i < c->size && status == LS_OK; i++) {
+        if (bytes[i] != sizeof mine)
+            status = ls_error_set(err, LS_ERR_ENV,
+                                  "task %d on %s is of another version of lockstep", i, c->host[i]);
+        else
+            memcpy(&workers[i], all[i], sizeof mine);
+    }
+    if (status == LS_OK)
+        status = ls_wire_map_init(&k->map, c->size, c->node, workers, err);
+    free(workers);
+    LS_TRY(status);
+    struct ls_wire_control_config config = {.rank = c->rank,
+                                            .size = c->size,
+                                            .host = (const char *const *)k->host,
+                                            .exchange = ls_wire_exchange,
+                                            .arg = k->client};
+    LS_TRY(ls_wire_control_open(&config, &k->control, err));
+    /* Finalized before training: from here on a death is ours to handle, not Slurm's. */
+    ls_wire_client_close(k->client);
+    k->client = NULL;
+    return LS_OK;
+}
+
+/* ---- workers ---- */
+
+struct child {
+    const struct ls_keep_config *config;
+    const struct ls_worker *worker;
+    char **env;
+    int record_fd;
+    pid_t keeper;
+};
+
+/* In the child, between fork and exec: only what is safe there. */
+static void become_worker(const struct child *c)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the keeper's death is its workers' death */
+    if (getppid() != c->keeper)
+        _exit(127);
+    if (c->worker->bound)
+        sched_setaffinity(0, sizeof c->worker->cpus, &c->worker->cpus);
+    fcntl(c->record_fd, F_SETFD, 0); /* the one descriptor that the worker keeps */
+    execve(c->config->program, c->config->argv, c->env);
+    _exit(127);
+}
+
+/* The environment of a worker: the server's, the descriptor of its record, its share of threads. */
+static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w, int fd,
+                                 struct ls_arena *arena, char ***env, char ***block,
+                                 struct ls_error *err)
+{
+    LS_TRY(ls_wire_server_env(k->server, 1, w->rank, environ, block, NULL, err));
+    int n = 0;
+    while ((*block)[n])
+        n++;
+    char **longer = ls_arena_alloc(arena, ((size_t)n + 3) * sizeof *longer);
+    char *record = ls_arena_printf(arena, LS_RECORD_FD_VARIABLE "=%d", fd);
+    /* Unbound workers share the CPUs: each takes its part, or they would all start a thread on each. */
+    int threads = CPU_COUNT(&w->cpus) / (w->bound ? 1 : k->config->workers);
+    char *share = ls_arena_printf(arena, "LOCKSTEP_THREADS=%d", threads > 0 ? threads : 1);
+    if (!longer || !record || !share)
+        return ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
+    memcpy(longer, *block, (size_t)n * sizeof *longer);
+    longer[n] = record;
+    longer[n + 1] = share;
+    *env = longer;
+    return LS_OK;
+}
+
+static enum ls_status start_worker(struct ls_keeper *k, struct ls_worker *w, struct ls_error *err)
+{
+    int pipe_fd[2];
+    struct ls_arena arena = {0};
+    char **env = NULL, **block = NULL;
+    if (pipe2(pipe_fd, O_CLOEXEC | O_NONBLOCK) != 0)
+        return ls_error_errno(err, errno, "starting rank %d", w->rank);
+    enum ls_status status = worker_env(k, w, pipe_fd[1], &arena, &env, &block, err);
+    struct child child = {k->config, w, env, pipe_fd[1], getpid()};
+    pid_t pid = status == LS_OK ? fork() : -1;
+    if (pid == 0)
+        become_worker(&child);
+    if (status == LS_OK && pid < 0)
+        status = ls_error_errno(err, errno, "starting rank %d", w->rank);
+    close(pipe_fd[1]);
+    free(block);
+    ls_arena_free(&arena);
+    if (status != LS_OK) {
+        close(pipe_fd[0]);
+        return status;
+    }
+    w->pid = pid;
+    w->record_fd = pipe_fd[0];
+    w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    k->running++;
+    if (w->pidfd < 0)
+        return ls_error_errno(err, errno, "watching rank %d", w->rank);
+    fcntl(w->pidfd, F_SETFD, FD_CLOEXEC);
+    return LS_OK;
+}
+
+static enum ls_status choose_cpus(struct ls_keeper *k, struct ls_error *err)
+{
+    const struct ls_keep_config *c = k->config;
+    cpu_set_t mask;
+    struct ls_keep_cpu *cpus = NULL;
+    int n = 0;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0)
+        return ls_error_errno(err, errno, "reading the CPU mask");
+    LS_TRY(ls_keep_cpus("", &mask, &cpus, &n, err));
+    for (int i = 0; i < c->workers; i++) {
+        struct ls_worker *w = &k->worker[i];
+        w->bound = ls_keep_split(cpus, n, c->workers, i, &w->cpus);
+        if (!c->bind) {
+            w->bound = false;
+            w->cpus = mask;
+        }
+    }
+    free(cpus);
+    return LS_OK;
+}
+
+static void print_layout(const struct ls_keeper *k)
+{
+    char text[128];
+    if (k->config->quiet || k->map.size == 1 || (k->me > 0 && k->map.n_keepers > MOST_LAYOUTS))
+        return;
+    if (k->me == 0)
+        fprintf(k->config->out, "%d ranks: %d on each of %d %s\n", k->map.size,
+                k->map.size / k->map.n_keepers, k->map.n_keepers,
+                k->map.n_keepers == 1 ? "keeper" : "keepers");
+    for (int i = 0; i < k->config->workers; i++)
+        fprintf(k->config->out, "  rank %d on %s, CPUs %s%s\n", k->worker[i].rank, k->host[k->me],
+                ls_keep_format_cpus(&k->worker[i].cpus, text),
+                k->worker[i].bound ? ""
+                : k->config->bind  ? ", shared: fewer cores than ranks"
+                                   : ", not bound");
+    fflush(k->config->out);
+}
+
+enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
+{
+    const struct ls_keep_config *c = k->config;
+    LS_TRY(c->under_pmix ? meet_keepers(k, err) : meet_nobody(k, err));
+    k->worker = calloc((size_t)c->workers, sizeof *k->worker);
+    k->records = calloc((size_t)k->map.size, sizeof *k->records);
+    k->has_record = calloc((size_t)k->map.size, sizeof *k->has_record);
+    if (!k->worker || !k->records || !k->has_record)
+        return ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
+    for (int i = 0; i < c->workers; i++)
+        k->worker[i] =
+            (struct ls_worker){.rank = k->map.first[k->me] + i, .pidfd = -1, .record_fd = -1};
+    LS_TRY(choose_cpus(k, err));
+    LS_TRY(ls_wire_env_take(NULL, err));
+    LS_TRY(ls_wire_server_open(c->tmpdir, &k->server, err));
+    LS_TRY(ls_wire_server_begin(k->server, "lockstep", 1, &k->map, k->me, err));
+    print_layout(k);
+    for (int i = 0; i < c->workers; i++)
+        LS_TRY(start_worker(k, &k->worker[i], err));
+    return LS_OK;
+}
