@@ -172,15 +172,20 @@ static const char *cpu_version(void)
     return ls_dnn_version();
 }
 
+/* Build with a lower one to test what other machines would run. */
+#ifndef LS_CPU_LEVEL_MAX
+#define LS_CPU_LEVEL_MAX 4
+#endif
+
 static const struct ls_cpu_table *choose_table(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    if (LS_CPU_LEVEL_MAX >= 4 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return &ls_cpu_table_v4;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+    if (LS_CPU_LEVEL_MAX >= 3 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("bmi2"))
         return &ls_cpu_table_v3;
 #endif

@@ -18,6 +18,7 @@ struct commit {
     struct ls_kernel head;
     int64_t n;
     double max_norm;
+    int wishes;
 };
 
 static double sumsq_slice(const float *x, int64_t n)
@@ -70,8 +71,10 @@ static enum ls_status run_commit(struct ls_kernel *head, void *const *io, void *
     const struct commit *c = (const struct commit *)head;
     const float *v = io[0];
     double *control = io[2], sum = 0;
-    for (int64_t i = 2; i < c->n; i++)
+    for (int64_t i = 2; i < c->n - c->wishes; i++)
         sum += v[i];
+    for (int64_t i = 0; i < c->wishes; i++)
+        control[LS_C_WISH + i] = v[c->n - c->wishes + i];
     double count = v[1], norm = sqrt(sum) / count;
     bool skip = !isfinite(norm) || !isfinite(v[0]) || !(count > 0);
     double clip = c->max_norm > 0 && c->max_norm < norm ? c->max_norm / norm : 1;
@@ -131,7 +134,8 @@ enum ls_status LS_V(ls_cpu_reduce)(struct ls_device *dev, const struct ls_op_des
     }
     LS_TRY(ls_cpu_check(op, 2, 1, "fdd", err));
     int64_t n = ls_cpu_numel(&op->in[0]);
-    if (n < 2 || ls_cpu_numel(&op->in[1]) != LS_CONTROL_WORDS ||
+    if (n < 2 + op->attr->wishes || op->attr->wishes < 0 || op->attr->wishes > LS_WISHES ||
+        ls_cpu_numel(&op->in[1]) != LS_CONTROL_WORDS ||
         ls_cpu_numel(&op->out[0]) != LS_CONTROL_WORDS)
         return ls_cpu_unsupported(op, "expected loss, count and the control tensor", err);
     struct commit *c = ls_cpu_kernel(sizeof *c, err);
@@ -139,6 +143,7 @@ enum ls_status LS_V(ls_cpu_reduce)(struct ls_device *dev, const struct ls_op_des
         return LS_ERR_NOMEM;
     c->n = n;
     c->max_norm = op->attr->max_norm;
+    c->wishes = op->attr->wishes;
     c->head.run = run_commit;
     *kernel = &c->head;
     return LS_OK;

@@ -61,7 +61,8 @@ static inline __attribute__((always_inline)) void ls_tile(const struct ls_tile *
 #pragma GCC unroll 2
         for (int v = 0; v < nv; v++) {
             row[v] = *(const ls_vec_u *)(y + v * LS_VL);
-            __builtin_prefetch(y + LS_TILE_AHEAD * ys + v * LS_VL);
+            if (v * LS_VL % 16 == 0) /* once per cache line */
+                __builtin_prefetch(y + LS_TILE_AHEAD * ys + v * LS_VL);
             if (copying)
                 *(ls_vec_u *)(copy + v * LS_VL) = row[v];
         }

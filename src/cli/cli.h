@@ -29,9 +29,15 @@ void ls_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Directory of the device plugins: LOCKSTEP_PLUGIN_DIR, or relative to the program, or as installed.
  * The result is malloc'd; NULL when memory is short. */
 char *ls_cli_plugin_dir(void);
+/* The worker program: beside this one, in ../libexec/lockstep relative to it, or where it was installed.
+ * malloc'd; NULL, after a message, when there is none. */
+char *ls_cli_worker_path(void);
+/* A whole number from 1 to 65536. */
+bool ls_cli_number(const char *text, int *value);
 /* Reads the job, printing all problems; returns an exit code. */
 int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job);
-/* Sets what the OpenMP runtime of the CPU backend reads when it is loaded; a user's own settings win. */
-void ls_cli_prepare_threads(const struct ls_job *job);
+/* Sets what the OpenMP runtime of the CPU backend reads when it is loaded; how it waits is the user's to
+ * overrule. */
+void ls_cli_prepare_threads(int count);
 
 #endif

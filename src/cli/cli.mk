@@ -9,6 +9,12 @@ libls_cli_la_SOURCES = \
 	src/cli/init.c \
 	src/cli/plan.c \
 	src/cli/run.c \
+	src/cli/run_options.c \
+	src/cli/run_options.h \
 	src/cli/templates.c
 libls_cli_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
+# What only the worker program is made of.
+noinst_LTLIBRARIES += libls_worker.la
+libls_worker_la_SOURCES = src/cli/worker.h src/cli/worker.c src/cli/meet.c
+libls_worker_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 EXTRA_DIST += src/cli/README.md

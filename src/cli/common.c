@@ -1,6 +1,7 @@
 /* What several commands share: messages, exit codes, finding plugins, reading a job description. */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ char *ls_cli_plugin_dir(void)
     const char *set = getenv("LOCKSTEP_PLUGIN_DIR");
     if (set && *set)
         return strdup(set);
-    static const char *const relative[] = {"plugins", "../lib/lockstep"};
+    static const char *const relative[] = {"plugins", "../lib/lockstep", "../../lib/lockstep"};
     char exe[4096], dir[4200];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     char *slash = n > 0 ? (exe[n] = '\0', strrchr(exe, '/')) : NULL;
@@ -45,6 +46,38 @@ char *ls_cli_plugin_dir(void)
             return strdup(dir);
     }
     return strdup(LS_PKGLIBDIR);
+}
+
+char *ls_cli_worker_path(void)
+{
+    static const char *const relative[] = {"lockstep-worker",
+                                           "../libexec/lockstep/lockstep-worker"};
+    char exe[4096], path[4200];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    char *slash = n > 0 ? (exe[n] = '\0', strrchr(exe, '/')) : NULL;
+    for (size_t i = 0; slash && i < sizeof relative / sizeof *relative; i++) {
+        *slash = '\0';
+        snprintf(path, sizeof path, "%s/%s", exe, relative[i]);
+        if (access(path, X_OK) == 0)
+            return strdup(path);
+    }
+    if (access(LS_LIBEXECDIR "/lockstep-worker", X_OK) == 0)
+        return strdup(LS_LIBEXECDIR "/lockstep-worker");
+    ls_cli_error(
+        "the worker program is neither beside this one nor in %s: is the installation complete?",
+        LS_LIBEXECDIR);
+    return NULL;
+}
+
+bool ls_cli_number(const char *text, int *value)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    if (errno || *end || end == text || v < 1 || v > 65536)
+        return false;
+    *value = (int)v;
+    return true;
 }
 
 int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job)
@@ -62,7 +95,7 @@ int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct
     return status == LS_OK ? LS_EXIT_OK : LS_EXIT_USAGE;
 }
 
-void ls_cli_prepare_threads(const struct ls_job *job)
+void ls_cli_prepare_threads(int count)
 {
     char threads[16];
     /* Fork and join of a parallel region cost microseconds only while the other threads spin; but they
@@ -71,8 +104,6 @@ void ls_cli_prepare_threads(const struct ls_job *job)
     if (!getenv("OMP_WAIT_POLICY"))
         setenv("GOMP_SPINCOUNT", "500", 0);
     setenv("OMP_DYNAMIC", "false", 0);
-    if (job->resources.threads != LS_JOB_AUTO) {
-        snprintf(threads, sizeof threads, "%d", (int)job->resources.threads);
-        setenv("OMP_NUM_THREADS", threads, 1);
-    }
+    snprintf(threads, sizeof threads, "%d", count);
+    setenv("OMP_NUM_THREADS", threads, 1);
 }

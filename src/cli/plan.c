@@ -14,6 +14,7 @@ static const char help_head[] =
     "Usage: lockstep plan [OPTION]... JOB.cfg\n"
     "Show parameters, FLOPs per step and memory by role of the program of JOB.cfg.\n"
     "\n"
+    "  -n, --ranks N        of one rank among N (default 1)\n"
     "  -s, --set KEY=VALUE  override one value\n"
     "      --print PASS     print the program as text after PASS instead\n"
     "      --json           print the plan as one JSON record\n"
@@ -27,6 +28,7 @@ struct plan {
     struct ls_device *dev;
     struct ls_prog prog;
     const char *print; /* a pass, or NULL */
+    int ranks;         /* along the data axis */
     bool json;
 };
 
@@ -129,7 +131,7 @@ static int64_t pack_size(void *arg, const struct ls_op_desc *op, int operand)
 static enum ls_status show(struct plan *plan, const struct ls_dataset *set, struct ls_error *err)
 {
     const struct ls_job *job = plan->job;
-    struct ls_model_input input = {set->height, set->width, set->channels};
+    struct ls_model_input input = {set->height, set->width, set->channels, plan->ranks};
     LS_TRY(ls_model_build(job, &input, &plan->prog, err));
     LS_TRY(ls_graph_compile(&plan->prog, pack_size, plan, plan->print, err));
     if (plan->print) {
@@ -137,7 +139,9 @@ static enum ls_status show(struct plan *plan, const struct ls_dataset *set, stru
         return LS_OK;
     }
     struct ls_exec *exec = NULL;
-    LS_TRY(ls_exec_open(&plan->prog, plan->api, plan->dev, NULL, &exec, err));
+    const struct ls_exec_comm nobody = {0}; /* opens, to see what it takes, but cannot run */
+    LS_TRY(ls_exec_open(&plan->prog, plan->api, plan->dev, plan->ranks > 1 ? &nobody : NULL, &exec,
+                        err));
     int64_t workspace = ls_exec_bytes(exec);
     ls_exec_close(exec);
     for (int r = 0; r < LS_ROLES; r++)
@@ -156,9 +160,9 @@ static int plan_job(struct plan *plan)
     const struct ls_job *job = plan->job;
     struct ls_error err = {0};
     struct ls_dataset set = {0};
-    struct ls_device_config config = {.threads = ls_train_threads(job), .deterministic = true};
+    struct ls_device_config config = {.threads = ls_train_threads(job, 0), .deterministic = true};
     char *dir = ls_cli_plugin_dir();
-    ls_cli_prepare_threads(job);
+    ls_cli_prepare_threads(config.threads);
     enum ls_status status = dir ? ls_device_load(dir, "cpu", &plan->api, &err)
                                 : ls_error_set(&err, LS_ERR_NOMEM, "out of memory");
     if (status == LS_OK)
@@ -204,17 +208,20 @@ static void print_help(void)
 
 int ls_cli_plan(int argc, char **argv)
 {
-    static const struct option longs[] = {{"set", required_argument, NULL, 's'},
-                                          {"print", required_argument, NULL, 'p'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
-    struct plan plan = {0};
+    static const struct option longs[] = {
+        {"ranks", required_argument, NULL, 'n'}, {"set", required_argument, NULL, 's'},
+        {"print", required_argument, NULL, 'p'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},        {0}};
+    struct plan plan = {.ranks = 1};
     struct ls_job *job = NULL;
     const char **sets = calloc((size_t)argc + 1, sizeof *sets);
     int nsets = 0, code = sets ? -1 : LS_EXIT_FAILED;
-    for (int c; code < 0 && (c = getopt_long(argc, argv, "s:h", longs, NULL)) != -1;)
+    for (int c; code < 0 && (c = getopt_long(argc, argv, "n:s:h", longs, NULL)) != -1;)
         switch (c) {
+        case 'n':
+            if (!ls_cli_number(optarg, &plan.ranks))
+                code = usage("-n expects a number of ranks from 1 to 65536, found ", optarg);
+            break;
         case 's':
             sets[nsets++] = optarg;
             break;

@@ -1,209 +1,216 @@
-/* `lockstep run`: trains a job description in this process. */
+/* `lockstep run`: finds out where it is (a laptop, an allocation, a step), starts the ranks, and ends
+ * with the exit code that follows from their records. Trains nothing itself. */
 #include "cli/cli.h"
-#include "train/train.h"
+#include "cli/run_options.h"
+#include "keep/keep.h"
+#include "topo/topo.h"
+#include "wire/wire.h"
 
-#include <getopt.h>
-#include <jansson.h>
-#include <math.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-static const char help[] =
-    "Usage: lockstep run [OPTION]... JOB.cfg\n"
-    "Train the model that JOB.cfg describes; see lockstep.cfg(5).\n"
-    "\n"
-    "  -s, --set KEY=VALUE  override one value, for example train.steps=10\n"
-    "      --resume HOW     auto: from the newest checkpoint that verifies, if there is one\n"
-    "                       (default); never: start new, refused where checkpoints are;\n"
-    "                       PATH: from this checkpoint\n"
-    "      --json           end with one JSON record on the last line of standard output\n"
-    "  -q, --quiet          no progress, only the result and errors\n"
-    "  -h, --help           show this help\n"
-    "\n"
-    "SIGTERM and Ctrl-C finish the step, save a checkpoint and end with 143 and 130; SIGUSR1 ends\n"
-    "with 75 (start me again). A second signal ends at once. See lockstep-run(1).\n";
-
-/* Signals only set this word; the loop looks at it between steps. The one global of the program. */
-static volatile sig_atomic_t stop_signal;
+/* The write end of the pipe through which signals reach the keeper's loop; set once. */
+static int signal_pipe = -1;
 
 static void on_signal(int sig)
 {
-    if (stop_signal && sig != SIGUSR1)
-        _exit(128 + sig); /* the second one: at once, checkpoints stay as they are */
-    stop_signal = sig;
+    unsigned char byte = (unsigned char)sig;
+    int keep = errno;
+    if (write(signal_pipe, &byte, 1) < 0) {
+        /* The pipe is full of signals already: nothing is lost. */
+    }
+    errno = keep;
 }
 
-static void catch_signals(void)
+static int open_signals(void)
 {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        return -1;
+    signal_pipe = fds[1];
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe on stdout must not lose a checkpoint */
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write, with a message */
+    signal(SIGPIPE, SIG_IGN);
+    return fds[0];
 }
 
-static json_t *number(double v)
+static const char *read_env(void *user, const char *name)
 {
-    return isfinite(v) ? json_real(v) : json_null();
+    (void)user;
+    return getenv(name);
 }
 
-static int64_t peak_memory(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (int64_t)usage.ru_maxrss * 1024;
-}
-
-static bool print_json(const char *status, const struct ls_train_result *r, const char *message)
-{
-    json_t *o = json_object();
-    json_object_set_new(o, "status", json_string(status));
-    if (message)
-        json_object_set_new(o, "message", json_string(message));
-    json_object_set_new(o, "steps", json_integer(r->steps));
-    json_object_set_new(o, "seconds", number(r->seconds));
-    json_object_set_new(o, "train_loss", number(r->train_loss));
-    json_object_set_new(o, "test_loss", number(r->test_loss));
-    json_object_set_new(o, "test_accuracy", number(r->test_accuracy));
-    json_object_set_new(o, "samples_per_second", number(r->samples_per_second));
-    json_object_set_new(o, "first_step_seconds", number(r->first_step));
-    json_object_set_new(o, "skipped_steps", json_integer(r->skipped));
-    json_object_set_new(o, "planned_memory_bytes", json_integer(r->planned_bytes));
-    json_object_set_new(o, "peak_memory_bytes", json_integer(peak_memory()));
-    json_object_set_new(o, "checkpoint", r->checkpoint ? json_string(r->checkpoint) : json_null());
-    char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(o);
-    bool ok = text && puts(text) >= 0 && fflush(stdout) == 0;
-    free(text);
-    return ok;
-}
-
-static void print_summary(const struct ls_train_result *r)
-{
-    char rate[32], plan[24], peak[24];
-    printf("%s after %lld steps, %.1f s, %s samples/s\n", r->stopped ? "stopped" : "done",
-           (long long)r->steps, r->seconds, ls_format_count((int64_t)r->samples_per_second, rate));
-    printf("train loss %.4f", r->train_loss);
-    if (isfinite(r->test_accuracy))
-        printf(", test loss %.4f, test accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
-    printf("\nmemory: %s planned, %s peak of the process\n",
-           ls_format_bytes(r->planned_bytes, plan), ls_format_bytes(peak_memory(), peak));
-    if (r->skipped)
-        printf("%lld steps were skipped: loss or gradient not finite\n", (long long)r->skipped);
-    if (r->checkpoint)
-        printf("checkpoint: %s\n", r->checkpoint);
-    fflush(stdout);
-}
-
-struct options {
-    const char **sets;
-    int nsets;
-    const char *resume, *path;
-    bool json, quiet;
+struct launch {
+    struct ls_run_options options;
+    struct ls_slurm slurm;
+    char **argv; /* of the worker: our own command line under its name */
+    char *worker;
 };
 
-static int run_job(const struct options *o, const struct ls_job *job)
+/* ---- one rank: become the worker ---- */
+
+static int become_worker(const struct launch *l)
+{
+    execv(l->worker, l->argv);
+    ls_cli_error("cannot execute the worker %s: %s; is the installation complete?", l->worker,
+                 strerror(errno));
+    return LS_EXIT_ENV;
+}
+
+/* ---- ranks of this task ---- */
+
+static int keep(const struct launch *l, int workers, bool under_pmix)
 {
     struct ls_error err = {0};
-    struct ls_train_result result;
-    struct ls_progress progress = {.out = o->quiet ? NULL : stderr,
-                                   .terminal = isatty(STDERR_FILENO) == 1};
-    struct ls_train_config config = {.job = job, .stop = &stop_signal, .progress = &progress};
-    config.resume = !strcmp(o->resume, "auto")    ? LS_RESUME_AUTO
-                    : !strcmp(o->resume, "never") ? LS_RESUME_NEVER
-                                                  : LS_RESUME_PATH;
-    config.resume_path = o->resume;
-    char *plugins = ls_cli_plugin_dir();
-    if (!plugins) {
-        ls_cli_error("out of memory");
+    int code = LS_EXIT_FAILED, signals = open_signals();
+    const char *tmpdir = getenv("TMPDIR");
+    struct ls_keep_config config = {.program = l->worker,
+                                    .argv = l->argv,
+                                    .workers = workers,
+                                    .bind = l->options.bind,
+                                    .host = l->slurm.node_name,
+                                    .under_pmix = under_pmix,
+                                    .tmpdir = tmpdir && *tmpdir ? tmpdir : "/tmp",
+                                    .out = stderr,
+                                    .quiet = l->options.quiet};
+    if (signals < 0) {
+        ls_cli_error("cannot watch for signals: %s", strerror(errno));
         return LS_EXIT_FAILED;
     }
-    config.plugin_dir = plugins;
-    ls_cli_prepare_threads(job);
-    catch_signals();
-    enum ls_status status = ls_train(&config, &result, &err);
-    if (progress.open_line)
-        fputc('\n', stderr);
-    int code = ls_cli_exit_code(status);
-    if (status != LS_OK)
+    enum ls_status status = ls_keep_run(&config, signals, &code, &err);
+    if (status != LS_OK) {
         ls_cli_error("%s", err.message);
-    else if (result.stopped)
-        code = stop_signal == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + (int)stop_signal;
-    if (o->json) {
-        if (!print_json(status != LS_OK  ? "failed"
-                        : result.stopped ? "stopped"
-                                         : "done",
-                        &result, status != LS_OK ? err.message : NULL) &&
-            code == LS_EXIT_OK)
-            code = LS_EXIT_FAILED;
-    } else if (status == LS_OK)
-        print_summary(&result);
-    ls_train_result_free(&result);
-    free(plugins);
+        code = ls_cli_exit_code(status);
+    }
     return code;
 }
 
-static int usage(const char *what)
+/* ---- in a step: PMIx must know the other tasks ---- */
+
+/* First line of what `srun --mpi=list` says, for the message; NULL if there is no srun. */
+static char *mpi_list(void)
 {
-    if (what)
-        ls_cli_error("run: %s", what);
-    fputs("Try 'lockstep run --help'.\n", stderr);
-    return LS_EXIT_USAGE;
+    static char text[1024];
+    FILE *f = popen("srun --mpi=list 2>&1", "re");
+    if (!f)
+        return NULL;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    return pclose(f) == 0 && n ? text : NULL;
 }
 
-/* Returns -1 to go on, or an exit code. */
-static int parse(int argc, char **argv, struct options *o)
+static int run_in_step(struct launch *l)
 {
-    static const struct option longs[] = {
-        {"set", required_argument, NULL, 's'}, {"resume", required_argument, NULL, 'r'},
-        {"json", no_argument, NULL, 'j'},      {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},      {0}};
-    for (int c; (c = getopt_long(argc, argv, "s:qh", longs, NULL)) != -1;)
-        switch (c) {
-        case 's':
-            o->sets[o->nsets++] = optarg;
-            break;
-        case 'r':
-            o->resume = optarg;
-            break;
-        case 'j':
-            o->json = true;
-            break;
-        case 'q':
-            o->quiet = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return LS_EXIT_OK;
-        default:
-            return usage(NULL);
-        }
-    if (argc - optind != 1)
-        return usage(argc == optind ? "expected a job description"
-                                    : "expected one job description");
-    o->path = argv[optind];
-    return -1;
+    const struct ls_run_options *o = &l->options;
+    bool pmix = getenv("PMIX_NAMESPACE") != NULL;
+    if (o->ranks) {
+        ls_cli_error(
+            "run: -n starts ranks outside Slurm; in a step, the number follows from its tasks: "
+            "use --workers-per-task");
+        return LS_EXIT_USAGE;
+    }
+    if (!pmix && l->slurm.ntasks > 1) {
+        struct ls_error err = {0};
+        struct ls_pmix_view none = {.found = false};
+        ls_slurm_check_pmix(&l->slurm, &none, l->slurm.proc_id == 0 ? mpi_list() : NULL, &err);
+        if (l->slurm.proc_id == 0)
+            ls_cli_error("%s", err.message);
+        return LS_EXIT_ENV;
+    }
+    return keep(l, o->per_task ? o->per_task : 1, pmix && l->slurm.ntasks > 1);
+}
+
+/* ---- in an allocation: start our own step ---- */
+
+#define MOST_FLAGS 16
+
+static int start_step(const struct launch *l)
+{
+    struct ls_arena arena = {0};
+    int argc = 0, n = 0;
+    char exe[4096];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    while (l->argv[argc])
+        argc++;
+    char **line = ls_arena_alloc(&arena, ((size_t)argc + MOST_FLAGS) * sizeof *line);
+    if (!line || len <= 0) {
+        ls_arena_free(&arena);
+        ls_cli_error("cannot start a step");
+        return LS_EXIT_FAILED;
+    }
+    exe[len] = '\0';
+    line[n++] = (char *)"srun";
+    line[n++] = (char *)"--mpi=pmix";
+    line[n++] = ls_arena_printf(&arena, "--nodes=%d", l->slurm.nodes.count);
+    line[n++] = (char *)"--ntasks-per-node=1";
+    /* srun does not inherit it, and one CPU per task is what it then gives. */
+    int cpus = l->slurm.cpus_on_node > 0 ? l->slurm.cpus_on_node : l->slurm.cpus_per_task;
+    if (cpus > 0)
+        line[n++] = ls_arena_printf(&arena, "--cpus-per-task=%d", cpus);
+    line[n++] = (char *)"--cpu-bind=none";
+    line[n++] = (char *)"--kill-on-bad-exit=0";
+    line[n++] = exe;
+    line[n++] = (char *)"run";
+    for (int i = 1; i < argc; i++)
+        line[n++] = l->argv[i];
+    fputs("in an allocation, starting:", stderr);
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, " %s", line[i]);
+    fputc('\n', stderr);
+    /* Settings of an earlier step must not leak into the new one. */
+    static const char *const leaked[] = {"SLURM_CPU_BIND",      "SLURM_CPU_BIND_LIST",
+                                         "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE",
+                                         "SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK"};
+    for (size_t i = 0; i < sizeof leaked / sizeof *leaked; i++)
+        unsetenv(leaked[i]);
+    execvp("srun", line);
+    ls_cli_error("cannot execute srun: %s", strerror(errno));
+    ls_arena_free(&arena);
+    return LS_EXIT_ENV;
+}
+
+static int launch(struct launch *l)
+{
+    const struct ls_run_options *o = &l->options;
+    struct ls_error err = {0};
+    enum ls_status status = ls_slurm_read(read_env, NULL, &l->slurm, &err);
+    if (status != LS_OK) {
+        ls_cli_error("%s", err.message);
+        return ls_cli_exit_code(status);
+    }
+    for (int i = 0; i < l->slurm.nwarnings && l->slurm.proc_id <= 0; i++)
+        ls_cli_error("warning: %s", l->slurm.warnings[i]);
+    if (l->slurm.place == LS_SLURM_STEP)
+        return run_in_step(l);
+    if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)
+        return start_step(l);
+    int ranks = o->ranks ? o->ranks : o->per_task ? o->per_task : 1;
+    return ranks == 1 ? become_worker(l) : keep(l, ranks, false);
 }
 
 int ls_cli_run(int argc, char **argv)
 {
-    struct options o = {.resume = "auto", .sets = calloc((size_t)argc + 1, sizeof *o.sets)};
+    struct launch l = {0};
     struct ls_job *job = NULL;
-    if (!o.sets) {
-        ls_cli_error("out of memory");
-        return LS_EXIT_FAILED;
-    }
-    int code = parse(argc, argv, &o);
+    int code = ls_run_options_parse(argc, argv, &l.options);
+    /* Mistakes in the job are told once, here, before anything is started. */
     if (code < 0)
-        code = ls_cli_read_job(o.path, o.sets, o.nsets, &job);
-    if (code == LS_EXIT_OK && job)
-        code = run_job(&o, job);
+        code = ls_cli_read_job(l.options.path, l.options.sets, l.options.nsets, &job);
+    if (job) {
+        l.worker = ls_cli_worker_path();
+        l.argv = argv;
+        code = l.worker ? launch(&l) : LS_EXIT_FAILED;
+    }
     ls_job_free(job);
-    free(o.sets);
+    ls_slurm_free(&l.slurm);
+    free(l.worker);
+    ls_run_options_free(&l.options);
     return code;
 }

@@ -37,6 +37,8 @@ enum ls_control {
     LS_C_SKIP,    /* 1: norm or loss is not finite, or count is 0; state ops of update do nothing */
     LS_C_UPDATES, /* applied updates, this one included; persistent, stored in checkpoints */
     LS_C_SKIPPED, /* steps skipped since the start of the process */
+    LS_C_WISH,    /* and the next words: how many ranks wish what, see LS_WISHES */
+    LS_C_WISH_END = LS_C_WISH + 3,
     LS_CONTROL_WORDS
 };
 
@@ -111,7 +113,8 @@ enum ls_axis { LS_AXIS_REPLICA, LS_AXIS_DATA, LS_AXIS_PIPELINE, LS_AXIS_TENSOR, 
  * commit      operand 0 is the vector (loss sum, count, squared norms...). State op on control: sets
  *             LOSS, COUNT, NORM = sqrt(sum of squared norms) / COUNT, SKIP = NORM or LOSS not finite
  *             or COUNT = 0, SCALE = (max_norm > 0 ? min(1, max_norm / NORM) : 1) / COUNT; adds 1 to
- *             UPDATES, or to SKIPPED where SKIP. Every state op of update does nothing where SKIP
+ *             UPDATES, or to SKIPPED where SKIP. Every state op of update does nothing where SKIP. The
+ *             last attr wishes numbers of the vector are no norms: they go to control.WISH
  * sgd         operands p, v, g, control. d = SCALE * g + decay * p; v' = momentum * v + d;
  *             p' = p - LR * (nesterov ? d + momentum * v' : v'). State op on p and v
  * adamw       operands p, m, v, g, control. g' = SCALE * g; m' = b1 m + (1 - b1) g';
@@ -189,6 +192,9 @@ enum ls_kind {
         LS_KIND_COUNT
 };
 
+/* What a rank may wish for after this step: to stop on one of three signals, or to save. */
+enum ls_wish { LS_WISH_USR1, LS_WISH_INT, LS_WISH_TERM, LS_WISH_SAVE, LS_WISHES };
+
 enum ls_act { LS_OP_ACT_NONE, LS_OP_ACT_RELU, LS_OP_ACT_GELU };
 
 /* Attributes: they never change after the build. `path` keys random numbers: a hash of the layer
@@ -210,6 +216,7 @@ struct ls_attr {
     double beta1, beta2;   /* adamw */
     double decay;          /* sgd, adamw */
     double max_norm;       /* commit; 0: no clipping */
+    int wishes;            /* commit: LS_WISHES, or 0 */
     uint64_t path;         /* dropout */
     uint8_t axes;          /* between ranks: set of bits 1 << enum ls_axis; on xent_sum, xent_grad,
                               dropout: the axis that slices the last dimension */

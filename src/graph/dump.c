@@ -87,7 +87,8 @@ static void print_attr(const struct ls_op *op, FILE *out)
     } numbers[] = {{"kernel", a->kernel}, {"stride", a->stride},     {"pad", a->pad},
                    {"height", a->height}, {"width", a->width},       {"rate", a->rate},
                    {"eps", a->eps},       {"momentum", a->momentum}, {"beta1", a->beta1},
-                   {"beta2", a->beta2},   {"decay", a->decay},       {"max_norm", a->max_norm}};
+                   {"beta2", a->beta2},   {"decay", a->decay},       {"max_norm", a->max_norm},
+                   {"wishes", a->wishes}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].on)
             fprintf(out, " %s", flags[i].name);

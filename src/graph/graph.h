@@ -153,6 +153,7 @@ struct ls_prog {
     int images, labels, control; /* tensors; images f32 [n,h,w,c], labels i32 [n] */
     int logits;
     int loss[2]; /* sum and count of one micro-batch */
+    int wishes;  /* f32 [LS_WISHES], this rank's; written by the host before update; -1 */
     int eval;    /* f32 [3]: loss sum, count, correct; accumulated; -1 */
     int next_id;
     int64_t arena_bytes[LS_ROLES]; /* set by plan */

@@ -75,7 +75,12 @@ static int commit(struct ls_prog *p, const int *sums, int stats, int *parts)
     for (int i = 0; i < p->nbucket; i++)
         if (p->bucket[i].rule != LS_RULE_EMA)
             parts[n++] = *ls_graph_emit(p, LS_K_SUMSQ, NULL, IN(sums[i]));
-    struct ls_attr attr = {.max_norm = p->options.optimizer.max_norm};
+    /* What a rank wishes for travels with the sums: every rank learns of it after the same step. */
+    p->wishes =
+        ls_graph_tensor(p, LS_ROLE_STATE, true, LS_F32, 1, (const int64_t[]){LS_WISHES}, "wishes");
+    ls_graph_pin(p, p->wishes, LS_AXIS_DATA, sum);
+    parts[n++] = p->wishes;
+    struct ls_attr attr = {.max_norm = p->options.optimizer.max_norm, .wishes = LS_WISHES};
     return *ls_graph_emit(p, LS_K_COMMIT, &attr, IN(ls_graph_concat(p, n, parts), p->control));
 }
 
@@ -110,7 +115,7 @@ static void update(struct ls_prog *p, struct ls_bucket *b, int grad, int control
 enum ls_status ls_graph_optimize(struct ls_prog *p, struct ls_error *err)
 {
     int *sums = ls_arena_alloc(&p->arena, (size_t)(p->nbucket + 1) * sizeof *sums);
-    int *parts = ls_arena_alloc(&p->arena, (size_t)(p->nbucket + 1) * sizeof *parts);
+    int *parts = ls_arena_alloc(&p->arena, (size_t)(p->nbucket + 2) * sizeof *parts);
     if (!sums || !parts)
         return ls_error_set(err, LS_ERR_NOMEM, "optimize: out of memory");
     int nold, split = 0, stats;

@@ -26,6 +26,7 @@ void ls_graph_init(struct ls_prog *p, const struct ls_graph_options *options)
                           .labels = -1,
                           .logits = -1,
                           .loss = {-1, -1},
+                          .wishes = -1,
                           .eval = -1,
                           .segs = LS_SEG_MICRO | LS_SEG_LAST};
     p->control = ls_graph_tensor(p, LS_ROLE_CONTROL, true, LS_F64, 1,

@@ -90,11 +90,27 @@ static void build_mlp(struct ls_builder *b, int *x)
     *x = ls_model_linear(b, *x, job->model.classes, true, init, "head");
 }
 
-/* What the optimizer section says, as the attributes of update ops. */
-static struct ls_graph_options options(const struct ls_job *job)
+/* Rows of one micro-batch; left to us, every rank gets one a step. */
+static enum ls_status choose_micro_batch(const struct ls_job *job, int ranks, int64_t *rows,
+                                         struct ls_error *err)
 {
-    int64_t micro =
-        job->train.micro_batch == LS_JOB_AUTO ? job->train.global_batch : job->train.micro_batch;
+    *rows = job->train.micro_batch;
+    if (*rows != LS_JOB_AUTO)
+        return LS_OK;
+    if (job->train.global_batch % ranks)
+        return ls_error_set(
+            err, LS_ERR_USAGE,
+            "%s: train.global_batch = %lld does not divide by %d ranks; set "
+            "train.micro_batch to a divisor of it: ranks take micro-batches whose numbers "
+            "differ by at most one",
+            job->path, (long long)job->train.global_batch, ranks);
+    *rows = job->train.global_batch / ranks;
+    return LS_OK;
+}
+
+/* What the optimizer section says, as the attributes of update ops. */
+static struct ls_graph_options options(const struct ls_job *job, int64_t micro, int ranks)
+{
     bool sgd = job->optimizer.type == LS_OPT_SGD;
     return (struct ls_graph_options){.micro_batch = micro,
                                      .update = sgd ? LS_UPDATE_SGD : LS_UPDATE_ADAMW,
@@ -105,13 +121,17 @@ static struct ls_graph_options options(const struct ls_job *job)
                                                    .eps = sgd ? 0 : job->optimizer.eps,
                                                    .decay = job->optimizer.weight_decay,
                                                    .max_norm = job->optimizer.clip},
-                                     .bucket_bytes = job->parallel.bucket};
+                                     .bucket_bytes = job->parallel.bucket,
+                                     .mesh = {[LS_AXIS_DATA] = ranks}};
 }
 
 enum ls_status ls_model_build(const struct ls_job *job, const struct ls_model_input *input,
                               struct ls_prog *p, struct ls_error *err)
 {
-    struct ls_graph_options opt = options(job);
+    int64_t micro;
+    memset(p, 0, sizeof *p); /* fit for ls_graph_free, whatever happens */
+    LS_TRY(choose_micro_batch(job, input->ranks, &micro, err));
+    struct ls_graph_options opt = options(job, micro, input->ranks);
     ls_graph_init(p, &opt);
     p->images = ls_graph_tensor(
         p, LS_ROLE_INPUT, false, LS_F32, 4,

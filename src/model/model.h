@@ -8,9 +8,10 @@
 #include "graph/graph.h"
 #include "job/job.h"
 
-/* Shape of one sample, from the data set. */
+/* Shape of one sample, from the data set, and how many ranks share the work. */
 struct ls_model_input {
     int64_t height, width, channels;
+    int ranks; /* along the data axis; at least 1 */
 };
 
 /* Initialises `prog` and builds the forward program up to the loss: images f32 [micro_batch, h, w, c]

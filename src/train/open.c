@@ -3,22 +3,10 @@
 #include "train/run.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FEED_SLOTS 4 /* batches ahead: one in use, one ready, two for a hiccup of the thread */
-
-int ls_train_threads(const struct ls_job *job)
-{
-    if (job->resources.threads != LS_JOB_AUTO)
-        return (int)job->resources.threads;
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
-}
 
 /* ---- data, on a thread of its own ---- */
 
@@ -66,7 +54,7 @@ static enum ls_status check_data(const struct ls_run *run, struct ls_error *err)
 static enum ls_status open_device(struct ls_run *run, struct ls_error *err)
 {
     static const char *const names[] = {[LS_DEVICE_CPU] = "cpu"};
-    struct ls_device_config config = {.threads = ls_train_threads(run->job), .deterministic = true};
+    struct ls_device_config config = {.threads = run->config->threads, .deterministic = true};
     LS_TRY(
         ls_device_load(run->config->plugin_dir, names[run->job->resources.device], &run->api, err));
     return run->api->open(&config, &run->dev, err);
@@ -78,24 +66,51 @@ static int64_t pack_size(void *arg, const struct ls_op_desc *op, int operand)
     return run->api->pack_size(run->dev, op, operand);
 }
 
+/* Ranks take contiguous runs of micro-batches whose numbers differ by at most one. */
+static enum ls_status check_ranks(struct ls_run *run, struct ls_error *err)
+{
+    int64_t rank = run->ranks->rank, size = run->ranks->size;
+    run->micros = run->job->train.global_batch / run->prog.options.micro_batch;
+    run->first_micro = run->micros * rank / size;
+    run->own_micros = run->micros * (rank + 1) / size - run->first_micro;
+    if (run->micros >= size)
+        return LS_OK;
+    for (int b = 0; b < run->prog.nbucket; b++)
+        if (run->prog.bucket[b].rule == LS_RULE_EMA)
+            return ls_error_set(
+                err, LS_ERR_USAGE,
+                "%s: a step has %lld micro-batches for %lld ranks, and batch norm cannot "
+                "take the statistics of a rank that has none; use a smaller "
+                "train.micro_batch or fewer ranks",
+                run->job->path, (long long)run->micros, (long long)size);
+    return LS_OK;
+}
+
 static enum ls_status open_program(struct ls_run *run, struct ls_error *err)
 {
     const struct ls_dataset *d = &run->train;
-    struct ls_model_input input = {d->height, d->width, d->channels};
+    struct ls_model_input input = {d->height, d->width, d->channels, run->ranks->size};
     LS_TRY(ls_model_build(run->job, &input, &run->prog, err));
     LS_TRY(ls_graph_compile(&run->prog, pack_size, run, NULL, err));
-    LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, NULL, &run->exec, err));
+    LS_TRY(check_ranks(run, err));
+    ls_ranks_exec_comm(run->ranks, &run->comm);
+    LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, run->ranks->size > 1 ? &run->comm : NULL,
+                        &run->exec, err));
     run->result->planned_bytes = ls_exec_bytes(run->exec);
-    run->micros = run->job->train.global_batch / run->prog.options.micro_batch;
     return ls_state_open(&run->prog, run->exec, &run->state, err);
 }
 
 /* ---- feeds ---- */
 
-static enum ls_status open_feed(struct ls_run *run, const struct ls_dataset *set, bool train,
-                                int64_t position, struct ls_feed **feed, struct ls_error *err)
+static enum ls_status open_feed(struct ls_run *r, const struct ls_dataset *set, bool train,
+                                struct ls_feed **feed, struct ls_error *err)
 {
-    const struct ls_job *job = run->job;
+    const struct ls_job *job = r->job;
+    int64_t rows = r->prog.options.micro_batch;
+    /* Training: this rank's run of micro-batches of every step. Evaluation: every n-th batch. */
+    int64_t run = train ? r->own_micros : 1;
+    int64_t stride = train ? job->train.global_batch : rows * r->ranks->size;
+    int64_t position = train ? r->step * stride + r->first_micro * rows : r->ranks->rank * rows;
     int64_t channels = set->channels;
     float *norm = malloc((size_t)channels * 2 * sizeof *norm);
     if (!norm)
@@ -105,10 +120,12 @@ static enum ls_status open_feed(struct ls_run *run, const struct ls_dataset *set
         norm[channels + c] = (float)job->data.std[job->data.nstd > 1 ? c : 0];
     }
     struct ls_feed_config config = {.set = set,
-                                    .micro_batch = run->prog.options.micro_batch,
+                                    .micro_batch = rows,
                                     .seed = (uint64_t)job->seed,
                                     .shuffle = train,
                                     .position = position,
+                                    .run = run,
+                                    .stride = stride,
                                     .shift = train ? job->data.shift : 0,
                                     .flip = train && job->data.flip,
                                     .mean = norm,
@@ -143,14 +160,7 @@ static void say_what_runs(const struct ls_run *run)
                      ls_format_bytes(run->result->planned_bytes, plan));
 }
 
-int64_t ls_train_steps(const struct ls_job *job, int64_t samples)
-{
-    int64_t batch = job->train.global_batch;
-    return job->train.steps != LS_JOB_AUTO ? job->train.steps
-                                           : (job->train.epochs * samples + batch - 1) / batch;
-}
-
-enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
+static enum ls_status open_parts(struct ls_run *run, struct ls_error *err)
 {
     struct load load = {.run = run};
     pthread_t thread;
@@ -159,7 +169,7 @@ enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
         load_data(&load);
     enum ls_status status = open_device(run, err);
     /* Cheap checks of the checkpoint directory come before the program is built. */
-    if (status == LS_OK)
+    if (status == LS_OK && run->leads)
         status = ls_ckpt_open(run->job->checkpoint.dir, &run->ckpt, err);
     if (beside)
         pthread_join(thread, NULL);
@@ -169,14 +179,37 @@ enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
     LS_TRY(check_data(run, err));
     run->steps = ls_train_steps(run->job, run->train.n);
     LS_TRY(open_program(run, err));
+    return LS_OK;
+}
+
+/* The micro-batch of a rank that has none: no sample in it counts. */
+static enum ls_status make_nothing(struct ls_run *run, struct ls_error *err)
+{
+    int64_t rows = run->prog.options.micro_batch;
+    run->no_images = calloc(1, (size_t)ls_graph_bytes(&run->prog, run->prog.images));
+    run->no_labels = malloc((size_t)rows * sizeof *run->no_labels);
+    if (!run->no_images || !run->no_labels)
+        return ls_error_set(err, LS_ERR_NOMEM, "opening the data feed");
+    for (int64_t i = 0; i < rows; i++)
+        run->no_labels[i] = -1;
+    return LS_OK;
+}
+
+enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
+{
+    /* Everyone hears of a rank that cannot start before anyone waits for it. */
+    LS_TRY(ls_ranks_agree(run->ranks, open_parts(run, err), err));
     say_what_runs(run);
     LS_TRY(ls_run_restore(run, err));
-    LS_TRY(open_metrics(run, err));
+    if (run->leads)
+        LS_TRY(open_metrics(run, err));
     LS_TRY(ls_exec_run(run->exec, LS_SEG_LOAD, err));
-    LS_TRY(open_feed(run, &run->train, true, run->step * run->job->train.global_batch, &run->feed,
-                     err));
+    if (run->own_micros > 0)
+        LS_TRY(open_feed(run, &run->train, true, &run->feed, err));
+    else
+        LS_TRY(make_nothing(run, err));
     if (run->has_test)
-        LS_TRY(open_feed(run, &run->test, false, 0, &run->test_feed, err));
+        LS_TRY(open_feed(run, &run->test, false, &run->test_feed, err));
     return LS_OK;
 }
 
@@ -184,6 +217,8 @@ void ls_run_close(struct ls_run *run)
 {
     ls_feed_close(run->feed);
     ls_feed_close(run->test_feed);
+    free(run->no_images);
+    free(run->no_labels);
     ls_state_close(run->state);
     ls_exec_close(run->exec);
     if (run->dev)

@@ -12,6 +12,9 @@ struct ls_run {
     struct ls_train_result *result;
     struct ls_dataset train, test;
     bool has_test;
+    struct ls_ranks *ranks;
+    bool leads; /* rank 0: it alone touches checkpoints and metrics, and prints */
+    struct ls_exec_comm comm;
     const struct ls_device_api *api;
     struct ls_device *dev;
     struct ls_prog prog;
@@ -20,13 +23,16 @@ struct ls_run {
     struct ls_feed *feed, *test_feed;
     struct ls_ckpt_dir *ckpt;
     struct ls_metrics *metrics;
-    int64_t steps;       /* of the whole job */
-    int64_t micros;      /* micro-batches per step */
-    int64_t step, first; /* finished; finished when this run began */
-    int64_t saved_step;  /* of the newest checkpoint of this run; -1 */
-    int64_t tested_step; /* of the newest evaluation; -1 */
-    double earlier;      /* training seconds of earlier runs */
+    int64_t steps;                   /* of the whole job */
+    int64_t micros;                  /* micro-batches per step, over all ranks */
+    int64_t first_micro, own_micros; /* this rank's run of them; may be none */
+    int64_t step, first;             /* finished; finished when this run began */
+    int64_t saved_step;              /* of the newest checkpoint of this run; -1 */
+    int64_t tested_step;             /* of the newest evaluation; -1 */
+    double earlier;                  /* training seconds of earlier runs */
     double control[LS_CONTROL_WORDS];
+    float *no_images; /* for the micro-batch of a rank that has none; else NULL */
+    int32_t *no_labels;
 };
 
 /* open.c */

@@ -52,7 +52,6 @@ static enum ls_status load(struct ls_run *run, const char *path, struct ls_error
                             "%lld samples would be skipped or repeated: use the old value",
                             path, (long long)ckpt.position, (long long)ckpt.step,
                             (long long)run->job->train.global_batch);
-    LS_TRY(ls_state_write(run->state, err));
     run->step = ckpt.step;
     run->saved_step = ckpt.step;
     run->earlier = ckpt.seconds;
@@ -65,29 +64,47 @@ static enum ls_status load(struct ls_run *run, const char *path, struct ls_error
     return LS_OK;
 }
 
-enum ls_status ls_run_restore(struct ls_run *run, struct ls_error *err)
+/* On rank 0: from a checkpoint, or new; into the host copies. */
+static enum ls_status restore(struct ls_run *run, struct ls_error *err)
 {
     const struct ls_train_config *config = run->config;
     char *found = NULL;
     enum ls_status status = LS_OK;
-    run->saved_step = -1;
     if (config->resume == LS_RESUME_AUTO)
         LS_TRY(ls_ckpt_find(run->job->checkpoint.dir, &found, warn, config->progress, err));
     const char *path = config->resume == LS_RESUME_PATH ? config->resume_path : found;
-    status = path ? load(run, path, err)
-                  : ls_state_initialise(run->state, (uint64_t)run->job->seed, err);
+    if (path)
+        status = load(run, path, err);
+    else
+        ls_state_initialise(run->state, (uint64_t)run->job->seed);
     free(found);
     LS_TRY(status);
-    if (config->resume != LS_RESUME_AUTO)
-        LS_TRY(refuse_newer(run, err));
+    return config->resume == LS_RESUME_AUTO ? LS_OK : refuse_newer(run, err);
+}
+
+enum ls_status ls_run_restore(struct ls_run *run, struct ls_error *err)
+{
+    run->saved_step = -1;
+    LS_TRY(ls_ranks_agree(run->ranks, run->leads ? restore(run, err) : LS_OK, err));
+    struct {
+        int64_t step, saved_step;
+        double earlier, updates, train_loss;
+    } start = {run->step, run->saved_step, run->earlier, run->control[LS_C_UPDATES],
+               run->result->train_loss};
+    LS_TRY(ls_ranks_broadcast(run->ranks, &start, sizeof start, 0, err));
+    run->step = start.step;
+    run->saved_step = start.saved_step;
+    run->earlier = start.earlier;
+    run->control[LS_C_UPDATES] = start.updates;
+    run->result->train_loss = start.train_loss;
+    LS_TRY(ls_state_broadcast(run->state, run->ranks, err));
+    LS_TRY(ls_state_write(run->state, err));
     run->control[LS_C_SEED] = (double)run->job->seed;
     return ls_exec_write(run->exec, run->prog.control, run->control, err);
 }
 
-enum ls_status ls_run_save(struct ls_run *run, struct ls_error *err)
+static enum ls_status save(struct ls_run *run, struct ls_error *err)
 {
-    if (run->saved_step == run->step)
-        return LS_OK;
     double start = ls_time_monotonic();
     struct ls_ckpt_state ckpt = {.step = run->step,
                                  .position = run->step * run->job->train.global_batch,
@@ -106,7 +123,16 @@ enum ls_status ls_run_save(struct ls_run *run, struct ls_error *err)
         return ls_error_set(err, LS_ERR_NOMEM, "saving %s", path);
     free(run->result->checkpoint);
     run->result->checkpoint = copy;
-    run->saved_step = run->step;
     ls_metrics_checkpoint(run->metrics, run->step, path, ls_time_monotonic() - start);
+    return LS_OK;
+}
+
+enum ls_status ls_run_save(struct ls_run *run, struct ls_error *err)
+{
+    if (run->saved_step == run->step)
+        return LS_OK;
+    ls_ranks_activity(run->ranks, LS_COMM_SAVING);
+    LS_TRY(ls_ranks_agree(run->ranks, run->leads ? save(run, err) : LS_OK, err));
+    run->saved_step = run->step;
     return LS_OK;
 }

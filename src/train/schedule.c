@@ -1,7 +1,9 @@
-/* Learning-rate schedules: a pure function of the step, so that resuming needs no state. */
+/* What follows from the job alone: learning rate, number of steps, threads. The rate is a pure function of
+ * the step, so that resuming needs no state. */
 #include "train/train.h"
 
 #include <math.h>
+#include <sched.h>
 
 double ls_schedule_lr(const struct ls_job *job, int64_t step, int64_t steps)
 {
@@ -24,4 +26,24 @@ double ls_schedule_lr(const struct ls_job *job, int64_t step, int64_t steps)
         return lr * (1 + (last - 1) * t);
     }
     return lr;
+}
+
+int64_t ls_train_steps(const struct ls_job *job, int64_t samples)
+{
+    int64_t batch = job->train.global_batch;
+    return job->train.steps != LS_JOB_AUTO ? job->train.steps
+                                           : (job->train.epochs * samples + batch - 1) / batch;
+}
+
+int ls_train_threads(const struct ls_job *job, int share)
+{
+    if (job->resources.threads != LS_JOB_AUTO)
+        return (int)job->resources.threads;
+    if (share > 0)
+        return share;
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
 }

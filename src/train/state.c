@@ -110,13 +110,12 @@ void ls_state_close(struct ls_state *s)
     free(s);
 }
 
-enum ls_status ls_state_initialise(struct ls_state *s, uint64_t seed, struct ls_error *err)
+void ls_state_initialise(struct ls_state *s, uint64_t seed)
 {
     for (int i = 0; i < s->nwhole; i++)
         memset(s->whole[i].bytes, 0, (size_t)ls_graph_bytes(s->prog, s->whole[i].tensor));
     for (int i = 0; i < s->nmodel; i++)
         ls_model_initial(s->prog, i, seed, s->model[i].data);
-    return ls_state_write(s, err);
 }
 
 void ls_state_buffers(struct ls_state *s, struct ls_ckpt_state *ckpt)
@@ -139,5 +138,13 @@ enum ls_status ls_state_write(struct ls_state *s, struct ls_error *err)
 {
     for (int i = 0; i < s->nwhole; i++)
         LS_TRY(ls_exec_write(s->exec, s->whole[i].tensor, s->whole[i].bytes, err));
+    return LS_OK;
+}
+
+enum ls_status ls_state_broadcast(struct ls_state *s, struct ls_ranks *ranks, struct ls_error *err)
+{
+    for (int i = 0; i < s->nwhole; i++)
+        LS_TRY(ls_ranks_broadcast(ranks, s->whole[i].bytes,
+                                  ls_graph_bytes(s->prog, s->whole[i].tensor), 0, err));
     return LS_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "graph/graph.h"
 #include "job/job.h"
+#include "train/ranks.h"
 #include "watch/watch.h"
 
 #include <signal.h>
@@ -16,15 +17,18 @@ enum ls_resume { LS_RESUME_AUTO, LS_RESUME_NEVER, LS_RESUME_PATH };
 
 struct ls_train_config {
     const struct ls_job *job;
+    int threads;            /* of the CPU backend */
     const char *plugin_dir; /* holds lockstep_<device>.so */
     enum ls_resume resume;
     const char *resume_path;           /* LS_RESUME_PATH: a checkpoint directory */
     const volatile sig_atomic_t *stop; /* a signal number once the run shall save and end */
-    struct ls_progress *progress;
+    struct ls_progress *progress;      /* of rank 0; silent on the others */
+    struct ls_ranks *ranks;
 };
 
 struct ls_train_result {
-    bool stopped;              /* ended early because *stop was set, after saving */
+    bool stopped;              /* ended early because *stop was set on some rank, after saving */
+    int stop_signal;           /* the signal */
     int64_t steps;             /* finished, earlier runs included */
     double seconds;            /* of this run's loop: steps, evaluations, checkpoints */
     double step_seconds;       /* of it, in steps alone */
@@ -48,16 +52,16 @@ double ls_schedule_lr(const struct ls_job *job, int64_t step, int64_t steps);
 /* Steps of the whole job on a training set of `samples`: as given, or epochs rounded up. */
 int64_t ls_train_steps(const struct ls_job *job, int64_t samples);
 
-/* Threads that this process may use by its CPU mask. */
-int ls_train_threads(const struct ls_job *job);
+/* Threads for this rank: resources.threads, or `share` if it is not 0, or one for each CPU of its mask. */
+int ls_train_threads(const struct ls_job *job, int share);
 
 /* state.c: the program's parameters and moments as checkpoint tensors. */
 struct ls_state;
 enum ls_status ls_state_open(const struct ls_prog *prog, struct ls_exec *exec,
                              struct ls_state **state, struct ls_error *err);
 void ls_state_close(struct ls_state *state);
-/* Sets every parameter to its initial value and every moment to zero. */
-enum ls_status ls_state_initialise(struct ls_state *state, uint64_t seed, struct ls_error *err);
+/* Sets every parameter's host copy to its initial value and every moment's to zero. */
+void ls_state_initialise(struct ls_state *state, uint64_t seed);
 struct ls_ckpt_state;
 /* Points `ckpt` at host copies of all tensors, freshly read from the device: ready to save. */
 enum ls_status ls_state_read(struct ls_state *state, struct ls_ckpt_state *ckpt,
@@ -65,5 +69,8 @@ enum ls_status ls_state_read(struct ls_state *state, struct ls_ckpt_state *ckpt,
 /* Points `ckpt` at host buffers to be filled by a load; ls_state_write then sends them. */
 void ls_state_buffers(struct ls_state *state, struct ls_ckpt_state *ckpt);
 enum ls_status ls_state_write(struct ls_state *state, struct ls_error *err);
+/* Rank 0's host buffers to everyone's. */
+enum ls_status ls_state_broadcast(struct ls_state *state, struct ls_ranks *ranks,
+                                  struct ls_error *err);
 
 #endif

@@ -1,3 +1,2 @@
-TESTS += tests/cli/test_run.py
-dist_check_SCRIPTS += tests/cli/test_run.py
-EXTRA_DIST += tests/tap.py
+TESTS += tests/cli/test_run.py tests/cli/test_ranks.py
+dist_check_SCRIPTS += tests/cli/test_run.py tests/cli/test_ranks.py

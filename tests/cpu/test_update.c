@@ -66,6 +66,9 @@ static void check_commit(void)
     op_check(&c, "commit that clips");
     c = commit(5, 1e3);
     op_check(&c, "commit that need not clip");
+    c = commit(4 + LS_WISHES, 1e-3);
+    c.attr.wishes = LS_WISHES;
+    op_check(&c, "commit with wishes behind the norms");
     c = commit(3, 1);
     c.poison = 1, c.poison_value = 0;
     op_check(&c, "commit of count 0 skips");

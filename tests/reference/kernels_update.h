@@ -40,8 +40,11 @@ static bool run_commit(const struct call *c)
     int64_t n = numel(&c->op->in[0]);
     if (control != c->in[1])
         memcpy(control, c->in[1], LS_CONTROL_WORDS * sizeof *control);
-    for (int64_t i = 2; i < n; i++)
+    int64_t wishes = c->attr->wishes;
+    for (int64_t i = 2; i < n - wishes; i++)
         sum += v[i];
+    for (int64_t i = 0; i < wishes; i++)
+        control[LS_C_WISH + i] = v[n - wishes + i];
     double count = v[1], norm = sqrt(sum) / count;
     bool skip = !isfinite(norm) || !isfinite((double)v[0]) || count <= 0;
     double clip = c->attr->max_norm > 0 ? fmin(1, c->attr->max_norm / norm) : 1;

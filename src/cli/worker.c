@@ -1,0 +1,217 @@
+/* The worker: one rank. Meets the others through PMIx if something started it so, checks that all are
+ * alike, trains, and leaves a completion record. */
+#include "cli/worker.h"
+#include "cli/cli.h"
+#include "cli/run_options.h"
+#include "keep/keep.h"
+#include "topo/topo.h"
+#include "train/train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Signals only set this word; the loop looks at it between steps. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int sig)
+{
+    if (stop_signal && sig != SIGUSR1)
+        _exit(128 + sig); /* the second one: at once, checkpoints stay as they are */
+    stop_signal = sig;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe on stdout must not lose a checkpoint */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write, with a message */
+}
+
+/* ---- what rank 0 prints at the end ---- */
+
+static json_t *number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+static int64_t peak_memory(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+static bool print_json(const char *status, const struct ls_train_result *r, int ranks,
+                       const char *message)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "status", json_string(status));
+    if (message)
+        json_object_set_new(o, "message", json_string(message));
+    json_object_set_new(o, "ranks", json_integer(ranks));
+    json_object_set_new(o, "steps", json_integer(r->steps));
+    json_object_set_new(o, "seconds", number(r->seconds));
+    json_object_set_new(o, "train_loss", number(r->train_loss));
+    json_object_set_new(o, "test_loss", number(r->test_loss));
+    json_object_set_new(o, "test_accuracy", number(r->test_accuracy));
+    json_object_set_new(o, "samples_per_second", number(r->samples_per_second));
+    json_object_set_new(o, "first_step_seconds", number(r->first_step));
+    json_object_set_new(o, "skipped_steps", json_integer(r->skipped));
+    json_object_set_new(o, "planned_memory_bytes", json_integer(r->planned_bytes));
+    json_object_set_new(o, "peak_memory_bytes", json_integer(peak_memory()));
+    json_object_set_new(o, "checkpoint", r->checkpoint ? json_string(r->checkpoint) : json_null());
+    char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(o);
+    bool ok = text && puts(text) >= 0 && fflush(stdout) == 0;
+    free(text);
+    return ok;
+}
+
+static void print_summary(const struct ls_train_result *r)
+{
+    char rate[32], plan[24], peak[24];
+    printf("%s after %lld steps, %.1f s, %s samples/s\n", r->stopped ? "stopped" : "done",
+           (long long)r->steps, r->seconds, ls_format_count((int64_t)r->samples_per_second, rate));
+    printf("train loss %.4f", r->train_loss);
+    if (isfinite(r->test_accuracy))
+        printf(", test loss %.4f, test accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
+    printf("\nmemory: %s planned, %s peak of the process\n",
+           ls_format_bytes(r->planned_bytes, plan), ls_format_bytes(peak_memory(), peak));
+    if (r->skipped)
+        printf("%lld steps were skipped: loss or gradient not finite\n", (long long)r->skipped);
+    if (r->checkpoint)
+        printf("checkpoint: %s\n", r->checkpoint);
+    fflush(stdout);
+}
+
+/* ---- the record ---- */
+
+/* Goes to the keeper above, if there is one. */
+static void leave_record(enum ls_status status, int code, int64_t steps, const char *message)
+{
+    const char *fd_text = getenv(LS_RECORD_FD_VARIABLE);
+    if (!fd_text)
+        return;
+    struct ls_record record = {.status = status, .code = code, .steps = steps};
+    char text[LS_RECORD_MAX];
+    snprintf(record.message, sizeof record.message, "%s", message);
+    size_t n = ls_record_write(&record, text);
+    int fd = (int)strtol(fd_text, NULL, 10);
+    ls_file_write_all(fd, text, n, "record", NULL);
+    close(fd);
+}
+
+/* ---- the worker ---- */
+
+struct worker {
+    struct ls_run_options options;
+    struct ls_job *job;
+    struct ls_ranks ranks;
+    struct ls_progress progress;
+    struct ls_train_result result;
+    char *plugins;
+    int threads;
+    bool kept; /* a keeper is above */
+};
+
+static enum ls_status train(struct worker *w, struct ls_error *err)
+{
+    const char *resume = w->options.resume;
+    struct ls_train_config config = {.job = w->job,
+                                     .threads = w->threads,
+                                     .plugin_dir = w->plugins,
+                                     .stop = &stop_signal,
+                                     .progress = &w->progress,
+                                     .ranks = &w->ranks,
+                                     .resume_path = resume};
+    config.resume = !strcmp(resume, "auto")    ? LS_RESUME_AUTO
+                    : !strcmp(resume, "never") ? LS_RESUME_NEVER
+                                               : LS_RESUME_PATH;
+    return ls_train(&config, &w->result, err);
+}
+
+/* The message of an error, as whoever reads it needs it: a rank says who it is. */
+static void tell(const struct worker *w, const char *message)
+{
+    if (w->kept)
+        return; /* the keeper names the first failure, last */
+    if (w->ranks.size > 1)
+        fprintf(stderr, "[%d@%s] lockstep: %s\n", w->ranks.rank, w->ranks.host[w->ranks.rank],
+                message);
+    else
+        ls_cli_error("%s", message);
+}
+
+static int finish(struct worker *w, enum ls_status status, const char *message)
+{
+    int code = ls_cli_exit_code(status);
+    if (w->progress.open_line)
+        fputc('\n', stderr);
+    if (status == LS_OK && w->result.stopped)
+        code = w->result.stop_signal == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + w->result.stop_signal;
+    if (status != LS_OK)
+        tell(w, message);
+    if (w->ranks.rank == 0 && w->options.json) {
+        const char *word = status != LS_OK ? "failed" : w->result.stopped ? "stopped" : "done";
+        if (!print_json(word, &w->result, w->ranks.size, status != LS_OK ? message : NULL) &&
+            code == LS_EXIT_OK)
+            code = LS_EXIT_FAILED;
+    } else if (w->ranks.rank == 0 && status == LS_OK)
+        print_summary(&w->result);
+    leave_record(status, code, w->result.steps, message);
+    return code;
+}
+
+static int work(struct worker *w)
+{
+    struct ls_error err = {0};
+    w->plugins = ls_cli_plugin_dir();
+    if (!w->plugins) {
+        ls_cli_error("out of memory");
+        return LS_EXIT_FAILED;
+    }
+    w->kept = getenv(LS_RECORD_FD_VARIABLE) != NULL;
+    w->result.train_loss = w->result.test_loss = w->result.test_accuracy = NAN;
+    const char *share = getenv("LOCKSTEP_THREADS"); /* the keeper's word, where it does not bind */
+    w->threads = ls_train_threads(w->job, share ? (int)strtol(share, NULL, 10) : 0);
+    ls_cli_prepare_threads(w->threads);
+    catch_signals();
+    enum ls_status status = ls_worker_meet(w->job, &w->ranks, &err);
+    if (status == LS_OK && w->ranks.rank == 0 && !w->options.quiet) {
+        w->progress.out = stderr;
+        w->progress.terminal = isatty(STDERR_FILENO) == 1;
+    }
+    if (status == LS_OK)
+        status = train(w, &err);
+    if (status != LS_OK)
+        ls_worker_abort(&w->ranks, err.message);
+    int code = finish(w, status, err.message);
+    ls_worker_leave(&w->ranks);
+    ls_train_result_free(&w->result);
+    free(w->plugins);
+    return code;
+}
+
+int ls_cli_worker(int argc, char **argv)
+{
+    struct worker w = {.ranks = {.size = 1}};
+    int code = ls_run_options_parse(argc, argv, &w.options);
+    if (code < 0)
+        code = ls_cli_read_job(w.options.path, w.options.sets, w.options.nsets, &w.job);
+    if (w.job)
+        code = work(&w);
+    ls_job_free(w.job);
+    ls_run_options_free(&w.options);
+    return code;
+}

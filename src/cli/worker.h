@@ -1,0 +1,18 @@
+/* A worker's parts, private to the worker program. */
+#ifndef LS_CLI_WORKER_H
+#define LS_CLI_WORKER_H
+
+#include "train/train.h"
+
+/* The worker program's main: the command line of `lockstep run`. */
+int ls_cli_worker(int argc, char **argv);
+
+/* Meets the other ranks if something started this process among several; else ranks->size is 1. Errors
+ * leave `ranks` fit for ls_worker_leave. */
+enum ls_status ls_worker_meet(const struct ls_job *job, struct ls_ranks *ranks,
+                              struct ls_error *err);
+/* Tells this node's peers, so that their waits end at once. */
+void ls_worker_abort(struct ls_ranks *ranks, const char *reason);
+void ls_worker_leave(struct ls_ranks *ranks);
+
+#endif

@@ -1,0 +1,89 @@
+/* The loop's side of communicators. */
+#include "train/ranks.h"
+
+static enum ls_status alloc(void *arg, int64_t bytes, void **mem, struct ls_error *err)
+{
+    struct ls_ranks *ranks = arg;
+    return ls_comm_alloc(ranks->world, bytes, mem, err);
+}
+
+static enum ls_status start(void *arg, const struct ls_collective *c, void **req,
+                            struct ls_error *err)
+{
+    struct ls_ranks *ranks = arg;
+    if (c->kind != LS_K_ALL_REDUCE || c->axes != 1u << LS_AXIS_DATA || c->dtype != LS_F32)
+        return ls_error_set(err, LS_ERR_UNSUPPORTED, "collective %s over axes %x",
+                            ls_graph_kind(c->kind)->name, c->axes);
+    struct ls_comm_request *r = NULL;
+    LS_TRY(ls_comm_all_reduce(ranks->data, c->in, c->out, c->count, LS_COMM_F32,
+                              c->max ? LS_COMM_MAX : LS_COMM_SUM, &r, err));
+    *req = r;
+    return LS_OK;
+}
+
+static enum ls_status wait_for(void *arg, void *req, struct ls_error *err)
+{
+    struct ls_ranks *ranks = arg;
+    ls_comm_activity(ranks->world, LS_COMM_COLLECTIVE);
+    LS_TRY(ls_comm_wait(req, err));
+    ls_comm_activity(ranks->world, LS_COMM_COMPUTE);
+    return LS_OK;
+}
+
+static void progress(void *arg)
+{
+    struct ls_ranks *ranks = arg;
+    ls_comm_progress(ranks->world);
+}
+
+void ls_ranks_exec_comm(struct ls_ranks *ranks, struct ls_exec_comm *comm)
+{
+    *comm = (struct ls_exec_comm){
+        .arg = ranks, .alloc = alloc, .start = start, .wait = wait_for, .progress = progress};
+    comm->coord[LS_AXIS_DATA] = ranks->rank;
+}
+
+/* Messages stay below what a count of one call may be. */
+#define PIECE ((int64_t)1 << 30)
+
+enum ls_status ls_ranks_broadcast(struct ls_ranks *ranks, void *data, int64_t bytes, int root,
+                                  struct ls_error *err)
+{
+    if (ranks->size == 1)
+        return LS_OK;
+    char *p = data;
+    for (; bytes > 0; bytes -= PIECE, p += PIECE) {
+        struct ls_comm_request *req;
+        int64_t n = bytes < PIECE ? bytes : PIECE;
+        /* Words of four bytes: every tensor and every struct that travels is a multiple of it. */
+        LS_TRY(ls_comm_broadcast(ranks->data, p, n / 4, LS_COMM_I32, root, &req, err));
+        LS_TRY(ls_comm_wait(req, err));
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_ranks_sum(struct ls_ranks *ranks, double *values, int n, struct ls_error *err)
+{
+    if (ranks->size == 1)
+        return LS_OK;
+    struct ls_comm_request *req;
+    LS_TRY(ls_comm_all_reduce(ranks->data, values, values, n, LS_COMM_F64, LS_COMM_SUM, &req, err));
+    return ls_comm_wait(req, err);
+}
+
+enum ls_status ls_ranks_agree(struct ls_ranks *ranks, enum ls_status mine, struct ls_error *err)
+{
+    double failed = mine != LS_OK;
+    struct ls_error lost = {0};
+    if (ls_ranks_sum(ranks, &failed, 1, &lost) != LS_OK)
+        return mine != LS_OK ? mine : ls_error_set(err, lost.status, "%s", lost.message);
+    if (mine != LS_OK || failed == 0)
+        return mine;
+    return ls_error_set(err, LS_ERR_ABORTED, "another rank failed");
+}
+
+void ls_ranks_activity(struct ls_ranks *ranks, enum ls_comm_activity activity)
+{
+    if (ranks->world)
+        ls_comm_activity(ranks->world, activity);
+}
