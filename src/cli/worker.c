@@ -27,10 +27,28 @@ static void on_signal(int sig)
     stop_signal = sig;
 }
 
-static void catch_signals(void)
+static void on_keeper(int sig, siginfo_t *info, void *context)
+{
+    (void)sig, (void)context;
+    on_signal(info->si_value.sival_int);
+}
+
+/* Under a keeper only its word counts: a terminal and Slurm send their signals to keeper and workers
+ * alike, and the keeper passes each on once. */
+static void catch_signals(bool kept)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction word = {.sa_sigaction = on_keeper, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigemptyset(&action.sa_mask);
+    sigemptyset(&word.sa_mask);
+    if (kept) {
+        action.sa_handler = SIG_IGN;
+        sigset_t waiting;
+        sigemptyset(&waiting);
+        sigaddset(&waiting, LS_KEEP_SIGNAL);
+        sigaction(LS_KEEP_SIGNAL, &word, NULL);
+        pthread_sigmask(SIG_UNBLOCK, &waiting, NULL);
+    }
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
@@ -186,7 +204,7 @@ static int work(struct worker *w)
     const char *share = getenv("LOCKSTEP_THREADS"); /* the keeper's word, where it does not bind */
     w->threads = ls_train_threads(w->job, share ? (int)strtol(share, NULL, 10) : 0);
     ls_cli_prepare_threads(w->threads);
-    catch_signals();
+    catch_signals(w->kept);
     enum ls_status status = ls_worker_meet(w->job, &w->ranks, &err);
     if (status == LS_OK && w->ranks.rank == 0 && !w->options.quiet) {
         w->progress.out = stderr;

@@ -17,6 +17,13 @@ void ls_keeper_kill(struct ls_keeper *k, int sig)
     k->killed |= sig == SIGKILL;
 }
 
+static void pass_on(struct ls_keeper *k, int sig)
+{
+    for (int i = 0; i < k->config->workers; i++)
+        if (k->worker[i].pid > 0)
+            sigqueue(k->worker[i].pid, LS_KEEP_SIGNAL, (union sigval){.sival_int = sig});
+}
+
 /* ---- a worker ends ---- */
 
 static void read_record(struct ls_worker *w)
@@ -139,7 +146,7 @@ static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
         break;
     case LS_WIRE_STOP:
         if (!k->killed)
-            ls_keeper_kill(k, e->code);
+            pass_on(k, e->code);
         break;
     case LS_WIRE_ALL_FINISHED:
         decide(k);
@@ -167,18 +174,25 @@ static void drain(struct ls_keeper *k)
         handle(k, &e);
 }
 
-/* The first signal asks everyone to save and end; a second one ends this keeper's workers at once. */
+/* A launcher may send one request by several ways: SIGTERM again within so many seconds is the same. */
+#define SAME_REQUEST 1.0
+
+/* The first signal asks everyone to save and end; a second one ends everyone at once. */
 static void take_signals(struct ls_keeper *k, int fd)
 {
     unsigned char sig;
     while (read(fd, &sig, 1) == 1) {
-        if (k->stopping && sig != SIGUSR1) {
+        bool again = sig == SIGTERM && ls_time_monotonic() - k->stop_time < SAME_REQUEST;
+        if (k->stopping && (sig == SIGUSR1 || again))
+            continue;
+        if (k->stopping) {
             ls_wire_control_fail(k->control, -1, 128 + sig, false,
                                  "ended at once by a second signal");
             ls_keeper_kill(k, SIGKILL);
             continue;
         }
         k->stopping = true;
+        k->stop_time = ls_time_monotonic();
         ls_wire_control_stop(k->control, sig);
     }
 }

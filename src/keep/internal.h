@@ -27,9 +27,10 @@ struct ls_keeper {
     char **host;              /* [n_keepers] */
     struct ls_worker *worker; /* [config->workers] */
     int running;
-    bool finished; /* said so to the others */
-    bool stopping; /* a stop signal went to the workers */
-    bool killed;   /* the workers were told to die */
+    bool finished;    /* said so to the others */
+    bool stopping;    /* a stop signal went to the workers */
+    double stop_time; /* when the first came, in monotonic seconds */
+    bool killed;      /* the workers were told to die */
     /* keeper 0: what is known of the ranks */
     struct ls_record *records;
     bool *has_record;

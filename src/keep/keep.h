@@ -27,6 +27,8 @@ struct ls_record {
 size_t ls_record_write(const struct ls_record *record, char text[static LS_RECORD_MAX]);
 /* False: not a record, or not a whole one. Never trusts `text` (it need not end with NUL). */
 bool ls_record_read(const char *text, size_t n, struct ls_record *record);
+/* How a keeper passes a signal on to its workers: this one, with the number as its value. */
+#define LS_KEEP_SIGNAL SIGRTMIN
 /* The descriptor for the record, by number, in the worker's environment. */
 #define LS_RECORD_FD_VARIABLE "LOCKSTEP_RECORD_FD"
 

@@ -94,6 +94,14 @@ static void become_worker(const struct child *c)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* the keeper's death is its workers' death */
     if (getppid() != c->keeper)
         _exit(127);
+    /* Only the keeper's word counts, and it waits until the worker is ready to hear it. */
+    sigset_t word;
+    sigemptyset(&word);
+    sigaddset(&word, LS_KEEP_SIGNAL);
+    sigprocmask(SIG_BLOCK, &word, NULL);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
     if (c->worker->bound)
         sched_setaffinity(0, sizeof c->worker->cpus, &c->worker->cpus);
     fcntl(c->record_fd, F_SETFD, 0); /* the one descriptor that the worker keeps */

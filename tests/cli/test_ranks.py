@@ -74,7 +74,8 @@ def wait_for(condition, what, seconds=60):
 
 def start(job, *args):
     return subprocess.Popen([tap.program(), "run", "--json", *args, job], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            start_new_session=True)
 
 
 def test_same_numbers(scratch):
@@ -129,7 +130,7 @@ def test_resume(scratch):
     part = start(job, "-n", "2", "--set", "checkpoint.every_steps=10")
     wait_for(lambda: os.path.isdir(folder) and any(n.startswith("step-") and "tmp" not in n
                                                    for n in os.listdir(folder)), "a checkpoint")
-    part.send_signal(signal.SIGTERM)
+    os.killpg(part.pid, signal.SIGTERM)  # as a terminal or Slurm does: launcher and workers alike
     out, err = part.communicate(timeout=60)
     r = json.loads(out.splitlines()[-1])
     tap.same((part.returncode, r["status"]), (143, "stopped"),
