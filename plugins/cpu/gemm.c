@@ -41,21 +41,15 @@ typedef void tile_fn(const struct ls_tile *t);
     {                                                \
         ls_tile(t, LS_TILE_MR, nv, true, true);      \
     }
-#define FIRST(f, nv)  f##_1_##nv, f##_2_##nv, f##_3_##nv, f##_4_##nv, f##_5_##nv, f##_6_##nv
-#define SECOND(f, nv) f##_7_##nv, f##_8_##nv, f##_9_##nv, f##_10_##nv, f##_11_##nv, f##_12_##nv
-TILE(1, 1)
-TILE(2, 1)
-TILE(3, 1)
-TILE(4, 1)
-TILE(5, 1)
-TILE(6, 1)
-TILE(1, 2)
-TILE(2, 2)
-TILE(3, 2)
-TILE(4, 2) TILE(5, 2) TILE(6, 2)
+#define FIRST(f, nv)    f##_1_##nv, f##_2_##nv, f##_3_##nv, f##_4_##nv, f##_5_##nv, f##_6_##nv
+#define SECOND(f, nv)   f##_7_##nv, f##_8_##nv, f##_9_##nv, f##_10_##nv, f##_11_##nv, f##_12_##nv
+#define TILES_TO_6(nv)  TILE(1, nv) TILE(2, nv) TILE(3, nv) TILE(4, nv) TILE(5, nv) TILE(6, nv)
+#define TILES_TO_12(nv) TILE(7, nv) TILE(8, nv) TILE(9, nv) TILE(10, nv) TILE(11, nv) TILE(12, nv)
+TILES_TO_6(1)
+TILES_TO_6(2)
 #if LS_TILE_MR == 12
-    TILE(7, 1) TILE(8, 1) TILE(9, 1) TILE(10, 1) TILE(11, 1) TILE(12, 1) TILE(7, 2) TILE(8, 2)
-        TILE(9, 2) TILE(10, 2) TILE(11, 2) TILE(12, 2)
+TILES_TO_12(1)
+TILES_TO_12(2)
 #define ALL(f, nv)                  \
     {                               \
         FIRST(f, nv), SECOND(f, nv) \
@@ -66,8 +60,8 @@ TILE(4, 2) TILE(5, 2) TILE(6, 2)
         FIRST(f, nv) \
     }
 #endif
-            static tile_fn *const tiles[2][LS_TILE_NV][LS_TILE_MR] = {
-                {ALL(tile_r, 1), ALL(tile_r, 2)}, {ALL(tile_c, 1), ALL(tile_c, 2)}};
+static tile_fn *const tiles[2][LS_TILE_NV][LS_TILE_MR] = {{ALL(tile_r, 1), ALL(tile_r, 2)},
+                                                          {ALL(tile_c, 1), ALL(tile_c, 2)}};
 
 COPYING(1)
 COPYING(2)
