@@ -238,6 +238,7 @@ enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error 
             return ls_error_errno(err, errno, "waiting for the workers");
         }
         take_signals(k, signals);
+        drain(k); /* a worker's own last word counts before its exit status */
         for (int i = 0; i < n; i++) {
             if (fds[3 + n + i].revents)
                 read_record(&k->worker[i]);
@@ -259,8 +260,11 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
         status = ls_keeper_loop(&k, signals, err);
     if (status == LS_OK)
         *code = k.code;
-    else
+    else {
+        if (k.control) /* the others hear why, and not only that this keeper is gone */
+            ls_wire_control_fail(k.control, -1, 1, false, err ? err->message : "cannot start");
         ls_keeper_kill(&k, SIGKILL);
+    }
     for (int i = 0; k.worker && i < config->workers; i++) {
         struct ls_worker *w = &k.worker[i];
         if (w->pid > 0)
