@@ -86,7 +86,8 @@ static int rank_address(const struct ls_wire_card *from, const struct ls_wire_ad
     int best = 0;
     for (int i = 0; i < from->n_addresses; i++) {
         int bits = shared_bits(&from->address[i], a);
-        // The very same address on another machine is a bridge (docker0 and the like): it leads home.
+        // The very same address on another machine is a bridge (docker0 and the like): it leads
+        // home.
         if (bits == (a->v6 ? 128 : 32))
             return -1;
         best = bits > best ? bits : best;

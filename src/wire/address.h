@@ -26,9 +26,9 @@ enum { LS_WIRE_CARD_VERSION = 1 };
 /* Fills everything but `port`: token from the kernel, addresses of all interfaces that are up (IPv4
  * first, no link-local IPv6: these need a scope), loopback last. */
 enum ls_status ls_wire_card_make(struct ls_wire_card *card, struct ls_error *err);
-/* The addresses of `to` in the order in which `from` should try them: loopback first within one machine
- * and not at all between machines, then those that share most leading bits with one of ours. Returns their
- * number. */
+/* The addresses of `to` in the order in which `from` should try them: loopback first within one
+ * machine and not at all between machines, then those that share most leading bits with one of
+ * ours. Returns their number. */
 int ls_wire_card_routes(const struct ls_wire_card *from, const struct ls_wire_card *to,
                         struct sockaddr_storage *out, int max);
 /* "10.0.0.1:4000" or "[fe80::1]:4000". Returns `out`. */

@@ -1,5 +1,5 @@
-/* A rank as PMIx client: who am I, who sits where, and the exchange of small blobs. Uses PMIx_Init, Put,
- * Commit, Fence with collected data, Get, Finalize and Abort, and nothing else. */
+/* A rank as PMIx client: who am I, who sits where, and the exchange of small blobs. Uses PMIx_Init,
+ * Put, Commit, Fence with collected data, Get, Finalize and Abort, and nothing else. */
 #include "wire/env.h"
 #include "wire/pmix_util.h"
 
@@ -201,8 +201,8 @@ static enum ls_status init(struct ls_wire_client *c, struct ls_error *err)
 {
     struct ls_wire_client_state *s = c->state;
     char text[80];
-    // PMIx cannot become a server in a process whose PMIx_Init has failed, and from version 5 on it makes
-    // everyone a world of one: so its own variable is asked first.
+    // PMIx cannot become a server in a process whose PMIx_Init has failed, and from version 5 on it
+    // makes everyone a world of one: so its own variable is asked first.
     const char *nspace = ls_wire_env_namespace();
     if (!nspace)
         return ls_error_set(err, LS_ERR_NOTFOUND, "no PMIx server started this process");

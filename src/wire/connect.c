@@ -1,6 +1,6 @@
-/* Connects the tree of keepers. Everyone listens before the exchange of cards, so a connection that is
- * refused afterwards is a wrong address and not an early one. A child tries its parent's addresses a
- * quarter of a second apart and keeps the first that shows the right token. */
+/* Connects the tree of keepers. Everyone listens before the exchange of cards, so a connection that
+ * is refused afterwards is a wrong address and not an early one. A child tries its parent's
+ * addresses a quarter of a second apart and keeps the first that shows the right token. */
 #include "wire/connect.h"
 #include "wire/address.h"
 
@@ -17,7 +17,8 @@ static const double stagger = 0.25; // as in RFC 8305, "happy eyeballs"
 
 enum { MAX_GUESTS = 64 };
 
-/* What a child says first, with the parent's token, and what the parent answers, with the child's. */
+/* What a child says first, with the parent's token, and what the parent answers, with the child's.
+ */
 struct hello {
     uint32_t magic, version;
     int32_t rank;

@@ -1,5 +1,6 @@
-/* The control channel's life: opening, the sockets, the clock, closing. What messages mean stands in
- * tree.c, how the tree is connected in connect.c. One thread, nothing blocks between open and close. */
+/* The control channel's life: opening, the sockets, the clock, closing. What messages mean stands
+ * in tree.c, how the tree is connected in connect.c. One thread, nothing blocks between open and
+ * close. */
 #include "wire/connect.h"
 #include "wire/tree.h"
 

@@ -1,5 +1,6 @@
-/* The variables by which a PMIx server announces itself to the process that it started. They are the
- * only environment that this room touches: PMIx reads them itself, so that no argument can carry them. */
+/* The variables by which a PMIx server announces itself to the process that it started. They are
+ * the only environment that this room touches: PMIx reads them itself, so that no argument can
+ * carry them. */
 #include "wire/env.h"
 
 #include <stdlib.h>

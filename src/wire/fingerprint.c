@@ -1,5 +1,5 @@
-/* Compare before connect: one text of "key=value" lines per rank, and a message that says which ranks
- * differ in what. Majority is right, as one stale node among many is the usual case. */
+/* Compare before connect: one text of "key=value" lines per rank, and a message that says which
+ * ranks differ in what. Majority is right, as one stale node among many is the usual case. */
 #include "wire/wire.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The PMIx server's folder. Its name carries user and boot, its lock says whether the owner lives: flock
- * ends with the process, however it ends, and is not inherited past exec. */
+/* The PMIx server's folder. Its name carries user and boot, its lock says whether the owner lives:
+ * flock ends with the process, however it ends, and is not inherited past exec. */
 #include "wire/folder.h"
 
 #include <dirent.h>
@@ -89,7 +89,8 @@ static void sweep(int parent, const char *prefix)
     closedir(d);
 }
 
-// Between mkdir and flock another keeper's sweep may win; then the folder is gone, and we try again.
+// Between mkdir and flock another keeper's sweep may win; then the folder is gone, and we try
+// again.
 static int create(int parent, const char *prefix, char *name, size_t size)
 {
     for (int attempt = 0; attempt < 1000; attempt++) {

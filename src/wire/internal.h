@@ -1,12 +1,12 @@
-/* What the files of this room hand to each other: items from the server's thread and from other keepers,
- * both taken by ls_wire_poll. Not for other rooms. */
+/* What the files of this room hand to each other: items from the server's thread and from other
+ * keepers, both taken by ls_wire_poll. Not for other rooms. */
 #ifndef LS_WIRE_INTERNAL_H
 #define LS_WIRE_INTERNAL_H
 
 #include "wire/wire.h"
 
-/* An event for the keeper, or a piece of the workers' fence number `seq` in `generation`: on its way up
- * from the server, or gathered from all keepers and on its way down. One malloc block. */
+/* An event for the keeper, or a piece of the workers' fence number `seq` in `generation`: on its
+ * way up from the server, or gathered from all keepers and on its way down. One malloc block. */
 struct ls_wire_item {
     struct ls_wire_item *next;
     bool fence;

@@ -4,8 +4,8 @@
 
 #include "wire/wire.h"
 
-/* A frame: this head as it lies in memory, then `n` bytes. All keepers run the same build on machines of
- * one byte order; the magic word catches what does not. */
+/* A frame: this head as it lies in memory, then `n` bytes. All keepers run the same build on
+ * machines of one byte order; the magic word catches what does not. */
 struct ls_wire_head {
     uint32_t magic, type, n;
     int32_t a, b, c; /* meaning by type */
@@ -33,8 +33,8 @@ bool ls_wire_link_send(struct ls_wire_link *link, uint32_t type, int a, int b, i
 /* Sends what is queued as far as the socket takes it. */
 bool ls_wire_link_flush(struct ls_wire_link *link);
 bool ls_wire_link_pending(const struct ls_wire_link *link);
-/* 1: link->head and link->body hold a frame, to be looked at before the next call. 0: nothing more for
- * now. -1: broken, *why says how. */
+/* 1: link->head and link->body hold a frame, to be looked at before the next call. 0: nothing more
+ * for now. -1: broken, *why says how. */
 int ls_wire_link_receive(struct ls_wire_link *link, const char **why);
 
 #endif

@@ -20,7 +20,8 @@ static enum ls_status check(int n_keepers, const int *node, const int *workers, 
     if (n_keepers < 1)
         return ls_error_set(err, LS_ERR_USAGE, "expected at least one keeper, got %d", n_keepers);
     for (int k = 0; k < n_keepers; k++) {
-        // Nodes are numbered in the order of their lowest keeper, so a number is below the keeper's.
+        // Nodes are numbered in the order of their lowest keeper, so a number is below the
+        // keeper's.
         if (node[k] < 0 || node[k] > k)
             return ls_error_set(err, LS_ERR_USAGE, "keeper %d: node number %d is not in 0..%d", k,
                                 node[k], k);

@@ -7,14 +7,15 @@
 
 #include <pmix.h>
 
-/* One pending operation. Owned by two parties, the waiter and PMIx's callback: whoever comes last frees
- * it, so that a waiter may give up at its deadline. */
+/* One pending operation. Owned by two parties, the waiter and PMIx's callback: whoever comes last
+ * frees it, so that a waiter may give up at its deadline. */
 struct ls_wire_wait;
 struct ls_wire_wait *ls_wire_wait_new(void); /* NULL when memory is short */
 /* A pmix_op_cbfunc_t; `arg` is the struct ls_wire_wait. */
 void ls_wire_wait_done(pmix_status_t status, void *arg);
 /* Takes what the call that started the operation returned, waits if it is under way, gives up the
- * waiter's share. Returns true and sets *status unless the deadline (in seconds from now) passed. */
+ * waiter's share. Returns true and sets *status unless the deadline (in seconds from now) passed.
+ */
 bool ls_wire_wait_end(struct ls_wire_wait *wait, pmix_status_t started, double seconds,
                       pmix_status_t *status);
 

@@ -1,4 +1,5 @@
-/* The keeper's one door: carries fences between the server and the keepers, hands out everything else. */
+/* The keeper's one door: carries fences between the server and the keepers, hands out everything
+ * else. */
 #include "wire/internal.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* The PMIx server of a keeper's own workers. PMIx calls back on a thread of its own: callbacks only queue
- * an item and write an eventfd, and the keeper's loop does the rest. Fences of the whole world are
- * answered when the keepers have gathered them; a direct request for a rank's data is refused, as
- * everything travels by fences. */
+/* The PMIx server of a keeper's own workers. PMIx calls back on a thread of its own: callbacks only
+ * queue an item and write an eventfd, and the keeper's loop does the rest. Fences of the whole
+ * world are answered when the keepers have gathered them; a direct request for a rank's data is
+ * refused, as everything travels by fences. */
 #include "wire/env.h"
 #include "wire/folder.h"
 #include "wire/internal.h"
@@ -45,8 +45,8 @@ struct ls_wire_server {
     struct ls_wire_queue queue;
 };
 
-// PMIx is one per process, and its fence callback carries no pointer of ours: hence the only global of
-// this room. The mutex guards it and everything in struct ls_wire_server that callbacks see.
+// PMIx is one per process, and its fence callback carries no pointer of ours: hence the only global
+// of this room. The mutex guards it and everything in struct ls_wire_server that callbacks see.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct ls_wire_server *current;
 static bool used; // PMIx 4.2 aborts the process in a second PMIx_server_init
@@ -109,7 +109,8 @@ static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status,
     return PMIX_OPERATION_SUCCEEDED;
 }
 
-// Whether a fence spans the whole generation; if not, *local says whether it stays within this server.
+// Whether a fence spans the whole generation; if not, *local says whether it stays within this
+// server.
 static bool spans(const struct generation *g, const pmix_proc_t procs[], size_t n, bool *local)
 {
     *local = true;
@@ -197,9 +198,10 @@ static void on_event(size_t handler, pmix_status_t status, const pmix_proc_t *so
 
 // ---- on the keeper's thread ---------------------------------------------------------------------
 
-// PMIx_server_init looks at the whole machine through hwloc, with every plugin that there is (OpenCL, CUDA
-// and the like), to offer the result to workers: 80 ms, and a keeper must not touch a GPU. Our workers do
-// not ask, so it gets a flat list of CPUs: 5 ms. No argument reaches hwloc inside PMIx, hence this.
+// PMIx_server_init looks at the whole machine through hwloc, with every plugin that there is
+// (OpenCL, CUDA and the like), to offer the result to workers: 80 ms, and a keeper must not touch a
+// GPU. Our workers do not ask, so it gets a flat list of CPUs: 5 ms. No argument reaches hwloc
+// inside PMIx, hence this.
 static const char *const hwloc_names[] = {"HWLOC_COMPONENTS", "HWLOC_PLUGINS_BLACKLIST"};
 static const char *const hwloc_values[] = {
     "no_os,stop",

@@ -1,5 +1,5 @@
-/* Describes the whole world to PMIx: sizes, node and process map, and per rank its place. Local size,
- * rank and peers are those of the node, over all its keepers. */
+/* Describes the whole world to PMIx: sizes, node and process map, and per rank its place. Local
+ * size, rank and peers are those of the node, over all its keepers. */
 #include "wire/server_map.h"
 #include "wire/pmix_util.h"
 

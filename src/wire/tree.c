@@ -1,5 +1,5 @@
-/* What keepers tell each other, and what follows. Keeper 0 decides: which failure was the first, whether
- * all have finished. Everything below a lost keeper is cut off and looks after itself. */
+/* What keepers tell each other, and what follows. Keeper 0 decides: which failure was the first,
+ * whether all have finished. Everything below a lost keeper is cut off and looks after itself. */
 #include "wire/tree.h"
 
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-// A broken connection is often noticed before the death behind it, as that has to be waited for, written
-// and sent: half a second covers a loaded node and is short for a person.
+// A broken connection is often noticed before the death behind it, as that has to be waited for,
+// written and sent: half a second covers a loaded node and is short for a person.
 static const double echo_wait = 0.5;
 
 enum { MAX_TEXT = 4000, MAX_RECORD = 64 << 10 };

@@ -54,7 +54,8 @@ struct ls_wire_control {
 /* Sends over link `i` if it is open; a link that breaks is only marked. */
 void ls_wire_tree_send(struct ls_wire_control *c, int i, enum ls_wire_message type, int a, int b,
                        int code, const void *data, size_t n);
-/* Asks for room in link `i`'s socket while something is queued, and only then. `fresh`: not watched yet. */
+/* Asks for room in link `i`'s socket while something is queued, and only then. `fresh`: not watched
+ * yet. */
 void ls_wire_tree_watch(struct ls_wire_control *c, int i, bool fresh);
 /* Handles the frame that link `i` has received. */
 void ls_wire_tree_handle(struct ls_wire_control *c, int i);

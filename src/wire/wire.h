@@ -6,8 +6,9 @@
  *        | server               | server    PMIx server of its own workers
  *     worker 0, 1 ...        worker 2, 3    client: the same code as a keeper's, one level lower
  *
- * A worker is a plain PMIx program: it needs no keeper and also runs under `srun --mpi=pmix` or mpirun.
- * A keeper is first a client of Slurm and then, in the same process, the server of its workers. */
+ * A worker is a plain PMIx program: it needs no keeper and also runs under `srun --mpi=pmix` or
+ * mpirun. A keeper is first a client of Slurm and then, in the same process, the server of its
+ * workers. */
 #ifndef LS_WIRE_H
 #define LS_WIRE_H
 
@@ -21,8 +22,8 @@ typedef enum ls_status ls_wire_exchange_fn(void *arg, const void *mine, size_t n
 
 /* ---- client: a worker, or a keeper under Slurm ---- */
 
-/* What PMIx says about this process and its peers. Nodes are numbered 0, 1, ... in the order of their
- * lowest rank; who shares a node comes from PMIx, never from host names. */
+/* What PMIx says about this process and its peers. Nodes are numbered 0, 1, ... in the order of
+ * their lowest rank; who shares a node comes from PMIx, never from host names. */
 struct ls_wire_client {
     int rank, size;
     int local_rank, local_size; /* among the ranks of this node, over all its keepers */
@@ -35,36 +36,37 @@ struct ls_wire_client {
 
 /* PMIx_Init and one exchange (collective). `host` is the name that peers shall use in messages, for
  * instance SLURMD_NODENAME; NULL takes gethostname(). `deadline`, in seconds, holds for every later
- * exchange, too. One client at a time and process; opening again after a close works, with the variables
- * of ls_wire_env_take. Errors: NOTFOUND, no PMIx server started this process (at once, and the only one
- * on which a caller may go on alone, or become a server); ENV, PMIx is there but unusable, or this build
- * has none; TIMEOUT; ABORTED, another rank is gone. */
+ * exchange, too. One client at a time and process; opening again after a close works, with the
+ * variables of ls_wire_env_take. Errors: NOTFOUND, no PMIx server started this process (at once,
+ * and the only one on which a caller may go on alone, or become a server); ENV, PMIx is there but
+ * unusable, or this build has none; TIMEOUT; ABORTED, another rank is gone. */
 enum ls_status ls_wire_client_open(const char *host, double deadline,
                                    struct ls_wire_client **client, struct ls_error *err);
 /* An ls_wire_exchange_fn; `client` is a struct ls_wire_client. Blobs may be empty and may differ in
- * length between ranks; 1 MiB at most. PMIx keeps and carries along what earlier exchanges published, so
- * it is for a dozen small exchanges at start. Errors: TIMEOUT, not everyone arrived before the deadline;
- * ABORTED, a rank or the server is gone (then only close); OVERFLOW; NOMEM. */
+ * length between ranks; 1 MiB at most. PMIx keeps and carries along what earlier exchanges
+ * published, so it is for a dozen small exchanges at start. Errors: TIMEOUT, not everyone arrived
+ * before the deadline; ABORTED, a rank or the server is gone (then only close); OVERFLOW; NOMEM. */
 enum ls_status ls_wire_exchange(void *client, const void *mine, size_t n, const void *const **all,
                                 const size_t **bytes, struct ls_error *err);
 /* PMIx_Finalize and free. Local: waits for no peer. To be done before training: a process that dies
  * unfinalized takes a whole Slurm step with it. NULL is fine. */
 void ls_wire_client_close(struct ls_wire_client *client);
-/* PMIx_Abort: asks whoever started the ranks to end them all. For a worker with no keeper above it; the
- * caller exits next. */
+/* PMIx_Abort: asks whoever started the ranks to end them all. For a worker with no keeper above it;
+ * the caller exits next. */
 void ls_wire_client_abort(struct ls_wire_client *client, int code, const char *text);
 
-/* Removes every variable by which a PMIx or PMI server above announced itself (PMIX_*, PMI_*, PMI2_*, but
- * not the settings PMIX_MCA_*) from the process environment, and adds `env` ("NAME=value", NULL at its
- * end; may be NULL). A keeper calls it with NULL between ls_wire_client_close and ls_wire_server_open; a
- * surviving worker with the strings of its next generation. Not while other threads run. */
+/* Removes every variable by which a PMIx or PMI server above announced itself (PMIX_*, PMI_*,
+ * PMI2_*, but not the settings PMIX_MCA_*) from the process environment, and adds `env`
+ * ("NAME=value", NULL at its end; may be NULL). A keeper calls it with NULL between
+ * ls_wire_client_close and ls_wire_server_open; a surviving worker with the strings of its next
+ * generation. Not while other threads run. */
 enum ls_status ls_wire_env_take(char *const *env, struct ls_error *err);
 
 /* ---- fingerprint: compare before connect ---- */
 
-/* Compares `n` texts of lines "key=value". LS_OK if they are the same. Otherwise ENV: the message names
- * the ranks that differ from the largest group (at a tie from that of rank 0), with their hosts, and
- * shows keys and values that differ. Pure; bytes may be anything. */
+/* Compares `n` texts of lines "key=value". LS_OK if they are the same. Otherwise ENV: the message
+ * names the ranks that differ from the largest group (at a tie from that of rank 0), with their
+ * hosts, and shows keys and values that differ. Pure; bytes may be anything. */
 enum ls_status ls_wire_compare(const void *const *text, const size_t *bytes,
                                const char *const *host, int n, struct ls_error *err);
 /* Exchanges `text` and compares: all ranks come to the same verdict. Collective. */
@@ -82,8 +84,8 @@ struct ls_wire_map {
     int *first;                 /* [n_keepers + 1] */
     struct ls_wire_place *rank; /* [size] */
 };
-/* From the node number and the number of workers (at least 1) of every keeper. Errors: USAGE, OVERFLOW,
- * NOMEM; `map` can be freed in any case. */
+/* From the node number and the number of workers (at least 1) of every keeper. Errors: USAGE,
+ * OVERFLOW, NOMEM; `map` can be freed in any case. */
 enum ls_status ls_wire_map_init(struct ls_wire_map *map, int n_keepers, const int *node,
                                 const int *workers, struct ls_error *err);
 void ls_wire_map_free(struct ls_wire_map *map);
@@ -92,24 +94,24 @@ void ls_wire_map_free(struct ls_wire_map *map);
 
 struct ls_wire_server;
 /* PMIx_server_init. Its files go into a fresh folder in `tmpdir` (an absolute path) that
- * ls_wire_server_close removes. If the keeper dies by a signal, the next server opened in `tmpdir` by the
- * same user removes them (an advisory lock tells dead owners from living ones). One server in the life of
- * a process: recovery begins a new generation, as PMIx cannot start twice. PMIx's own threads run from
- * here on, so a child may only call what is safe after fork until it execs. Touches the environment for
- * a moment: not while other threads run. PMIx writes to workers that may be dead: ignore SIGPIPE, here
- * and in workers. Errors: IO, NOTFOUND, the folder; ENV, PMIx refuses, or this
- * build has none. */
+ * ls_wire_server_close removes. If the keeper dies by a signal, the next server opened in `tmpdir`
+ * by the same user removes them (an advisory lock tells dead owners from living ones). One server
+ * in the life of a process: recovery begins a new generation, as PMIx cannot start twice. PMIx's
+ * own threads run from here on, so a child may only call what is safe after fork until it execs.
+ * Touches the environment for a moment: not while other threads run. PMIx writes to workers that
+ * may be dead: ignore SIGPIPE, here and in workers. Errors: IO, NOTFOUND, the folder; ENV, PMIx
+ * refuses, or this build has none. */
 enum ls_status ls_wire_server_open(const char *tmpdir, struct ls_wire_server **server,
                                    struct ls_error *err);
-/* Registers one generation of workers: the whole world of `map`, with those of `keeper` as clients. `job`
- * names it (shorter than 200 characters, the same on all keepers). Generations count up; several may
- * live at a time. */
+/* Registers one generation of workers: the whole world of `map`, with those of `keeper` as clients.
+ * `job` names it (shorter than 200 characters, the same on all keepers). Generations count up;
+ * several may live at a time. */
 enum ls_status ls_wire_server_begin(struct ls_wire_server *server, const char *job, int generation,
                                     const struct ls_wire_map *map, int keeper,
                                     struct ls_error *err);
 /* The environment for worker `rank`: `base` without what a server above left there (see
- * ls_wire_env_take), then, from index *first on (NULL: not wanted), the variables of this server. *env is
- * one block, the caller's to free(). */
+ * ls_wire_env_take), then, from index *first on (NULL: not wanted), the variables of this server.
+ * *env is one block, the caller's to free(). */
 enum ls_status ls_wire_server_env(struct ls_wire_server *server, int generation, int rank,
                                   char *const *base, char ***env, int *first, struct ls_error *err);
 /* Deregisters a generation; exchanges that its workers still wait in end with an error. */
@@ -132,10 +134,11 @@ struct ls_wire_control_config {
     int fanout;     /* children in the tree, at most 32; 0 means 16 */
 };
 struct ls_wire_control;
-/* Collective. Listens on a port that the kernel chooses, exchanges addresses and random tokens, connects
- * the tree; a connection counts when both sides have shown the other's token. All addresses of a node
- * are tried (loopback only within one machine). Errors: ENV, naming the keeper that cannot be reached and
- * each address tried; TIMEOUT, naming who has not arrived; IO; what `exchange` returned. */
+/* Collective. Listens on a port that the kernel chooses, exchanges addresses and random tokens,
+ * connects the tree; a connection counts when both sides have shown the other's token. All
+ * addresses of a node are tried (loopback only within one machine). Errors: ENV, naming the keeper
+ * that cannot be reached and each address tried; TIMEOUT, naming who has not arrived; IO; what
+ * `exchange` returned. */
 enum ls_status ls_wire_control_open(const struct ls_wire_control_config *config,
                                     struct ls_wire_control **control, struct ls_error *err);
 /* Sends what is queued, at most for 2 s, and closes. NULL is fine. */
@@ -149,10 +152,10 @@ int ls_wire_control_timeout(const struct ls_wire_control *control);
 
 /* The completion record of a worker, any bytes up to 64 KiB: keeper 0 gets LS_WIRE_RECORD. */
 void ls_wire_control_record(struct ls_wire_control *control, int rank, const void *data, size_t n);
-/* A worker (or this keeper itself: rank -1) failed. Keeper 0 chooses the first one and everyone gets it
- * as LS_WIRE_FAILURE, once. `echo`: this looks like the consequence of another failure (a broken
- * connection, an abort); it only counts if nothing better arrives within half a second. `text` is cut at
- * 4000 bytes. */
+/* A worker (or this keeper itself: rank -1) failed. Keeper 0 chooses the first one and everyone
+ * gets it as LS_WIRE_FAILURE, once. `echo`: this looks like the consequence of another failure (a
+ * broken connection, an abort); it only counts if nothing better arrives within half a second.
+ * `text` is cut at 4000 bytes. */
 void ls_wire_control_fail(struct ls_wire_control *control, int rank, int code, bool echo,
                           const char *text);
 /* Everyone, this keeper included, gets LS_WIRE_STOP with `signal`. */
@@ -161,8 +164,8 @@ void ls_wire_control_stop(struct ls_wire_control *control, int signal);
 void ls_wire_control_finished(struct ls_wire_control *control);
 /* Keeper 0 only, after LS_WIRE_ALL_FINISHED: everyone gets LS_WIRE_DONE with this exit code. */
 void ls_wire_control_done(struct ls_wire_control *control, int code, const char *text);
-/* Who keeps an exchange of the workers from ending, as seen from here: "exchange 2: keeper 1 on n1 has
- * not arrived", or "" when none is open. For the message of a timeout. Returns `out`. */
+/* Who keeps an exchange of the workers from ending, as seen from here: "exchange 2: keeper 1 on n1
+ * has not arrived", or "" when none is open. For the message of a timeout. Returns `out`. */
 const char *ls_wire_control_missing(const struct ls_wire_control *control, char out[static 256]);
 
 /* ---- events: what a keeper hears ---- */
@@ -187,11 +190,12 @@ struct ls_wire_event {
     const void *data;
     size_t n;
 };
-/* Does everything that can be done without waiting: carries the workers' exchanges from server to keepers
- * and back, reads, writes, keeps connections alive. Returns true with one event, false when there is
- * nothing more; to be called until then. `server` may be NULL. A lost keeper shows as LS_WIRE_FAILURE with
- * rank -1; if it was the one that leads to keeper 0, LS_WIRE_DONE (code 1) follows as soon as this keeper
- * has said finished. After LS_WIRE_FAILURE the workers' exchanges fail at once. */
+/* Does everything that can be done without waiting: carries the workers' exchanges from server to
+ * keepers and back, reads, writes, keeps connections alive. Returns true with one event, false when
+ * there is nothing more; to be called until then. `server` may be NULL. A lost keeper shows as
+ * LS_WIRE_FAILURE with rank -1; if it was the one that leads to keeper 0, LS_WIRE_DONE (code 1)
+ * follows as soon as this keeper has said finished. After LS_WIRE_FAILURE the workers' exchanges
+ * fail at once. */
 bool ls_wire_poll(struct ls_wire_server *server, struct ls_wire_control *control,
                   struct ls_wire_event *event);
 

@@ -1,5 +1,5 @@
-/* Test door: an exchange over socket pairs, for processes that this test forks. The parent is the hub: it
- * gathers one blob from everyone and hands all of them to everyone, until they hang up. */
+/* Test door: an exchange over socket pairs, for processes that this test forks. The parent is the
+ * hub: it gathers one blob from everyone and hands all of them to everyone, until they hang up. */
 #ifndef TESTS_WIRE_HUB_H
 #define TESTS_WIRE_HUB_H
 
@@ -88,8 +88,8 @@ __attribute__((unused)) static bool hub_round(const int *fd, int n, hub_meddle_f
 
 typedef int hub_main_fn(struct hub_end *end, int rank, void *arg);
 
-// Forks `n` processes that run `main` and serves `rounds` of their exchanges. They are killed after 60 s
-// by an alarm, so that a hang shows as a failed test.
+// Forks `n` processes that run `main` and serves `rounds` of their exchanges. They are killed after
+// 60 s by an alarm, so that a hang shows as a failed test.
 __attribute__((unused)) static void hub_start(int n, hub_main_fn *main, void *arg, int rounds,
                                               hub_meddle_fn *meddle, pid_t *pid)
 {

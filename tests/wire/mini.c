@@ -19,12 +19,17 @@
 
 extern char **environ;
 
-// What sanitizers find inside PMIx is its own. It is built without frame pointers: only a full unwinding
-// shows where a block came from.
+// What sanitizers find inside PMIx is its own. It is built without frame pointers: only a full
+// unwinding shows where a block came from.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "fast_unwind_on_malloc=0";
+}
+const char *__lsan_default_options(void);
+const char *__lsan_default_options(void)
+{
+    return "print_suppressions=0";
 }
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)

@@ -1,5 +1,6 @@
-/* The smallest keeper and the smallest worker: how the room's parts are meant to be put together, without
- * a training run. Used by test_server (keepers forked here) and by mini_keeper (keepers under srun). */
+/* The smallest keeper and the smallest worker: how the room's parts are meant to be put together,
+ * without a training run. Used by test_server (keepers forked here) and by mini_keeper (keepers
+ * under srun). */
 #ifndef TESTS_WIRE_MINI_H
 #define TESTS_WIRE_MINI_H
 
@@ -14,7 +15,8 @@ enum { MINI_MAX = 64 };
  *   early     the victim dies before it opens
  *   absent    asks for what nobody has published
  *   hang      the victim stands still until it is killed
- *   twice     exchange; the victim dies, a new process takes its rank; all boot into generation 2 */
+ *   twice     exchange; the victim dies, a new process takes its rank; all boot into generation 2
+ */
 struct mini_report {
     int exit[MINI_MAX]; /* by rank: exit code, or 128 + signal */
     int ready[MINI_MAX], left[MINI_MAX], lost[MINI_MAX], aborted[MINI_MAX]; /* events counted */

@@ -1,6 +1,6 @@
-/* A keeper to be started by srun, or alone: mini_keeper WORKERS MODE VICTIM [GENERATIONS]. Prints one line
- * of results. `mini_keeper worker` is a worker, also without a keeper above; `mini_keeper differ` compares
- * fingerprints of which that of the rank in $ODD differs. */
+/* A keeper to be started by srun, or alone: mini_keeper WORKERS MODE VICTIM [GENERATIONS]. Prints
+ * one line of results. `mini_keeper worker` is a worker, also without a keeper above; `mini_keeper
+ * differ` compares fingerprints of which that of the rank in $ODD differs. */
 #include "tests/wire/mini.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The channel between keepers, as processes of this machine: fences, records, failures, stop, the end;
- * keepers that are killed or stand still; strangers at the door. */
+/* The channel between keepers, as processes of this machine: fences, records, failures, stop, the
+ * end; keepers that are killed or stand still; strangers at the door. */
 #include "tests/tap.h"
 #include "tests/wire/hub.h"
 #include "wire/address.h"
@@ -318,7 +318,8 @@ static void test_lost(struct board *board, int victim, int signal)
     for (int k = 0; k < SIZE; k++) {
         if (k == victim)
             continue;
-        // Those below the victim are cut off from keeper 0 and end with 1; without keeper 0 all are.
+        // Those below the victim are cut off from keeper 0 and end with 1; without keeper 0 all
+        // are.
         bool cut = victim == 0 || (k - 1) / 2 == victim;
         int rc = hub_wait(pid[k]), want = cut ? 1 : 61;
         if (rc != want || !names(&board->of[k], victim)) {

@@ -1,5 +1,6 @@
-/* PMIx servers of several keepers and their workers, as processes of this machine: who sits where, exchanges
- * across keepers, several generations, workers that die or stand still, nothing left behind. */
+/* PMIx servers of several keepers and their workers, as processes of this machine: who sits where,
+ * exchanges across keepers, several generations, workers that die or stand still, nothing left
+ * behind. */
 #include "tests/tap.h"
 #include "tests/wire/hub.h"
 #include "tests/wire/mini.h"

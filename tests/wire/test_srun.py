@@ -1,5 +1,5 @@
-"""PMIx as Slurm gives it: workers that srun starts directly, and keepers under srun that serve workers of
-their own, on the nodes of a test cluster; and workers that mpirun starts."""
+"""PMIx as Slurm gives it: workers that srun starts directly, and keepers under srun that serve workers
+of their own, on the nodes of a test cluster; and workers that mpirun starts."""
 
 import os
 import re
@@ -44,8 +44,8 @@ def test_workers(cluster):
     tap.same(r.stdout.strip(), "the same", "equal fingerprints")
     cluster.env["ODD"] = "2"
     r = cluster.run("srun", "--mpi=pmix", "-N4", MINI, "differ")
-    tap.ok(r.stdout.startswith('rank 2 on n2 differs from 3 others: lockstep is "0.2", elsewhere '
-                               '"0.1";'), "a rank of another build is named with its node",
+    tap.ok(r.stdout.startswith('rank 2 on n2 differs from 3 others: lockstep is "0.2", '
+                               'elsewhere "0.1";'), "a rank of another build is named with its node",
            r.stdout, r.stderr)
 
 
@@ -54,7 +54,7 @@ def test_keepers(cluster):
     check_good(r, 2, 4, "two keepers with two workers each")
     r = cluster.run("srun", "--mpi=pmix", "-N4", "--ntasks-per-node=1", MINI, "1", "exchange")
     check_good(r, 4, 4, "four keepers with one worker each")
-    r = cluster.run("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=3", "--distribution=cyclic", MINI,
+    r = cluster.run("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=3", "-m", "cyclic", MINI,
                     "1", "exchange")
     check_good(r, 6, 6, "one keeper for each rank, dealt over two nodes")
     r = cluster.run("srun", "--mpi=pmix", "-N4", "--ntasks-per-node=1", MINI, "2", "twice", "5")
