@@ -145,8 +145,10 @@ static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
         note_failure(k, e);
         break;
     case LS_WIRE_STOP:
-        if (!k->killed)
+        /* Slurm signals every task, so every keeper asks: the workers must hear it once. */
+        if (!k->killed && !k->told)
             pass_on(k, e->code);
+        k->told = true;
         break;
     case LS_WIRE_ALL_FINISHED:
         decide(k);

@@ -28,7 +28,8 @@ struct ls_keeper {
     struct ls_worker *worker; /* [config->workers] */
     int running;
     bool finished;    /* said so to the others */
-    bool stopping;    /* a stop signal went to the workers */
+    bool stopping;    /* a stop signal came to this keeper */
+    bool told;        /* the workers were told to stop */
     double stop_time; /* when the first came, in monotonic seconds */
     bool killed;      /* the workers were told to die */
     /* keeper 0: what is known of the ranks */
