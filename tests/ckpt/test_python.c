@@ -108,7 +108,7 @@ static void read_theirs(void)
     const struct ls_st_tensor *w = by_name(&st, "w"), *i = by_name(&st, "i"),
                               *odd = by_name(&st, "odd \"\xc3\xa9\\");
     float f[24];
-    int32_t seven;
+    int32_t seven = 0;
     bool same = w && w->dtype == LS_F32 && w->ndim == 3 && w->shape[2] == 4 &&
                 w->end - w->begin == sizeof f;
     if (same)

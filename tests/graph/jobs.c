@@ -6,7 +6,7 @@
 void small_mlp(struct small_job *s)
 {
     static int64_t hidden[] = {16, 12};
-    *s = (struct small_job){.name = "mlp", .input = {6, 5, 1}};
+    *s = (struct small_job){.name = "mlp", .input = {6, 5, 1, 1}};
     s->job = (struct ls_job){
         .path = "mlp.cfg",
         .name = "mlp",
@@ -80,7 +80,7 @@ void small_convnet(struct small_job *s)
          .init = LS_INIT_NORMAL,
          .init_std = 0.5},
     };
-    *s = (struct small_job){.name = "convnet", .input = {8, 8, 2}};
+    *s = (struct small_job){.name = "convnet", .input = {8, 8, 2, 1}};
     s->job = (struct ls_job){
         .path = "convnet.cfg",
         .name = "convnet",

@@ -190,7 +190,7 @@ static void hash(void)
 {
     /* Checkpoints carry it: when this number changes, older ones no longer match their jobs. */
     uint64_t base = hash_of(NULL, "", NULL);
-    if (!tap_ok(base == 0x23beb986b55c694b, "the hash of the base text"))
+    if (!tap_ok(base == 0x4400d586a93872fd, "the hash of the base text"))
         tap_note("found 0x%016llx", (unsigned long long)base);
     static const char *const same[] = {"name=u",
                                        "data.train.images=x",
