@@ -15,6 +15,11 @@
 
 extern char **environ;
 
+static bool is_set(const char *name)
+{
+    return getenv(name) != NULL;
+}
+
 /* Settings that must be the same on all ranks, or they talk past each other. */
 static bool relevant(const char *variable)
 {
@@ -112,7 +117,8 @@ static enum ls_status connect_ranks(const struct ls_job *job, struct ls_wire_cli
                                     .exchange = ls_wire_exchange,
                                     .arg = c,
                                     .deadline = WAIT_DEADLINE,
-                                    .connect_deadline = CONNECT_DEADLINE};
+                                    .connect_deadline = CONNECT_DEADLINE,
+                                    .is_set = is_set};
     if (status == LS_OK)
         status = ls_comm_open(&config, &ranks->world, err);
     if (status == LS_OK)
@@ -150,8 +156,11 @@ void ls_worker_abort(struct ls_ranks *ranks, const char *reason)
         ls_comm_abort(ranks->world, reason);
 }
 
-void ls_worker_leave(struct ls_ranks *ranks)
+void ls_worker_leave(struct ls_ranks *ranks, bool together)
 {
+    /* Nobody closes while a peer still needs an answer. */
+    if (together && ranks->data)
+        ls_comm_barrier(ranks->data, NULL);
     if (ranks->data)
         ls_comm_group_close(ranks->data);
     if (ranks->world)

@@ -215,7 +215,7 @@ static int work(struct worker *w)
     if (status != LS_OK)
         ls_worker_abort(&w->ranks, err.message);
     int code = finish(w, status, err.message);
-    ls_worker_leave(&w->ranks);
+    ls_worker_leave(&w->ranks, status == LS_OK);
     ls_train_result_free(&w->result);
     free(w->plugins);
     return code;

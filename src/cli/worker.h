@@ -13,6 +13,7 @@ enum ls_status ls_worker_meet(const struct ls_job *job, struct ls_ranks *ranks,
                               struct ls_error *err);
 /* Tells this node's peers, so that their waits end at once. */
 void ls_worker_abort(struct ls_ranks *ranks, const char *reason);
-void ls_worker_leave(struct ls_ranks *ranks);
+/* `together`: all ranks leave in good order. */
+void ls_worker_leave(struct ls_ranks *ranks, bool together);
 
 #endif
