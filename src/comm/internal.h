@@ -110,8 +110,8 @@ struct ls_comm_world {
     struct ls_comm *groups;
     bool crowded; /* more ranks than CPUs: who waits must let others run */
 
-    struct ls_net *net; /* NULL on a single node */
-    void **address;     /* [size]: UCX worker addresses */
+    struct ls_comm_net *net; /* NULL on a single node */
+    void **address;          /* [size]: UCX worker addresses */
     size_t *address_bytes;
     bool *greeted, *answered; /* [size]: said hello to me; answered my hello */
     bool *owed, owing;        /* [size]: I have not answered theirs; any of them */
@@ -356,7 +356,7 @@ bool ls_comm_node_is_small(const struct ls_comm_request *r);
 
 /* ---- schedule.c, wire.c: between nodes ---- */
 
-enum { LS_COMM_TILE = 60 << 10, LS_COMM_EAGER = 256 << 10 };
+enum { LS_COMM_TILE = 120 << 10, LS_COMM_EAGER = 256 << 10 };
 
 struct ls_comm_plan {
     enum ls_comm_algorithm algorithm;
@@ -384,19 +384,20 @@ void ls_comm_wire_abort(struct ls_comm_world *w, const char *reason);
 
 /* ---- ucx.c, or no_ucx.c: the network ---- */
 
-struct ls_net;
-enum ls_status ls_net_open(struct ls_comm_world *w, const struct ls_comm_config *config,
-                           struct ls_net **net, struct ls_error *err);
+struct ls_comm_net;
+enum ls_status ls_comm_net_open(struct ls_comm_world *w, const struct ls_comm_config *config,
+                                struct ls_comm_net **net, struct ls_error *err);
 /* The blob by which others reach me; valid until close. */
-const void *ls_net_address(const struct ls_net *net, size_t *bytes);
-enum ls_status ls_net_connect(struct ls_net *net, int rank, struct ls_error *err);
+const void *ls_comm_net_address(const struct ls_comm_net *net, size_t *bytes);
+enum ls_status ls_comm_net_connect(struct ls_comm_net *net, int rank, struct ls_error *err);
 /* Sends header and payload; both must stay until *pending, which this raises, falls again. A small
  * header is copied. False: the connection is broken. */
-bool ls_net_send(struct ls_net *net, int rank, const void *header, size_t header_bytes,
-                 const void *data, size_t bytes, int *pending);
-bool ls_net_progress(struct ls_net *net);
-bool ls_net_connected(const struct ls_net *net, int rank);
-const char *ls_net_broken(const struct ls_net *net, int rank); /* why; NULL while it works */
-void ls_net_close(struct ls_net *net, bool flush);
+bool ls_comm_net_send(struct ls_comm_net *net, int rank, const void *header, size_t header_bytes,
+                      const void *data, size_t bytes, int *pending);
+bool ls_comm_net_progress(struct ls_comm_net *net);
+bool ls_comm_net_connected(const struct ls_comm_net *net, int rank);
+const char *ls_comm_net_broken(const struct ls_comm_net *net,
+                               int rank); /* why; NULL while it works */
+void ls_comm_net_close(struct ls_comm_net *net, bool flush);
 
 #endif

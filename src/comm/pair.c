@@ -28,7 +28,7 @@ enum ls_status ls_comm_pair_start(struct ls_comm_request *r)
         return LS_OK;
     char text[128];
     struct ls_error e = {0};
-    if (ls_net_connect(c->world->net, c->rank[r->root], &e) != LS_OK)
+    if (ls_comm_net_connect(c->world->net, c->rank[r->root], &e) != LS_OK)
         return ls_comm_fail(c->world, e.status, "%s: %s", ls_comm_request_text(r, text), e.message);
     r->src[c->local] = r->in;
     r->dst[c->local] = r->out;

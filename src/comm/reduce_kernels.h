@@ -109,7 +109,8 @@ TARGET static void NAME(i32)(enum ls_comm_op op, int members, const void *const 
     NAME(i32_wrap)(LS_COMM_SUM, 0, src, ns, dst, nd, n);
     if (op == LS_COMM_AVG && members > 1)
         for (int k = 0; k < nd; k++) {
-            int32_t *p = dst[k];
+            typedef int32_t LOOSE __attribute__((aligned(1), may_alias));
+            LOOSE *p = dst[k];
             for (int64_t i = 0; i < n; i++)
                 p[i] /= members;
         }
@@ -199,8 +200,8 @@ TARGET static inline __attribute__((always_inline)) void NAME(half)(bool f16, en
     int64_t i = 0;
     for (; i + 16 <= n; i += 16)
         NAME(block)
-        (f16, op, members, first, (const uint16_t *const *)src, ns, i, total,
-         (uint16_t *const *)dst, nd);
+    (f16, op, members, first, (const uint16_t *const *)src, ns, i, total, (uint16_t *const *)dst,
+     nd);
     /* The rest, one source at a time through blocks of sixteen on the stack. */
     size_t rest = (size_t)(n - i);
     if (!rest)

@@ -226,7 +226,6 @@ bool ls_comm_gone(struct ls_comm_world *w, int local)
         return false;
     if (w->sock[local] < 0)
         return true;
-    char byte;
-    ssize_t n = recv(w->sock[local], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno == ECONNRESET);
+    struct pollfd p = {.fd = w->sock[local], .events = POLLIN};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }

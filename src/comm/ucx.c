@@ -12,14 +12,14 @@
 
 enum { MESSAGE_ID = 7 };
 
-struct ls_net {
+struct ls_comm_net {
     struct ls_comm_world *world;
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
     struct peer {
-        struct ls_net *net;
+        struct ls_comm_net *net;
         ucp_ep_h ep;
         const char *broken;
     } * peer; /* [size] */
@@ -30,7 +30,7 @@ struct ls_net {
 /* A send under way: UCX reads the header until it is through. */
 struct parcel {
     struct parcel *next, *next_of_all;
-    struct ls_net *net;
+    struct ls_comm_net *net;
     int *pending;
     char header[64];
 };
@@ -38,7 +38,7 @@ struct parcel {
 static ucs_status_t on_message(void *arg, const void *header, size_t header_bytes, void *data,
                                size_t bytes, const ucp_am_recv_param_t *param)
 {
-    struct ls_net *net = arg;
+    struct ls_comm_net *net = arg;
     net->arrivals++;
     /* We send eagerly only; anything else is not ours. */
     if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
@@ -79,7 +79,7 @@ static bool transports_chosen(const ucp_config_t *config)
     return chosen;
 }
 
-static enum ls_status open_context(struct ls_net *net, const struct ls_comm_config *config,
+static enum ls_status open_context(struct ls_comm_net *net, const struct ls_comm_config *config,
                                    struct ls_error *err)
 {
     ucp_config_t *settings;
@@ -96,7 +96,7 @@ static enum ls_status open_context(struct ls_net *net, const struct ls_comm_conf
     size_t skip = strlen(major == 1 && minor < 14 ? "UCX_TCP_" : "UCX_");
     for (int i = 0; i < 2; i++)
         if (!config->is_set || !config->is_set(name[i]))
-            ucp_config_modify(settings, name[i] + skip, "64k");
+            ucp_config_modify(settings, name[i] + skip, "128k");
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
         .features = UCP_FEATURE_AM,
@@ -124,10 +124,10 @@ static enum ls_status open_context(struct ls_net *net, const struct ls_comm_conf
     return LS_OK;
 }
 
-enum ls_status ls_net_open(struct ls_comm_world *w, const struct ls_comm_config *config,
-                           struct ls_net **out, struct ls_error *err)
+enum ls_status ls_comm_net_open(struct ls_comm_world *w, const struct ls_comm_config *config,
+                                struct ls_comm_net **out, struct ls_error *err)
 {
-    struct ls_net *net = calloc(1, sizeof *net);
+    struct ls_comm_net *net = calloc(1, sizeof *net);
     struct peer *peer = calloc((size_t)w->size, sizeof *peer);
     if (!net || !peer) {
         free(net);
@@ -140,19 +140,19 @@ enum ls_status ls_net_open(struct ls_comm_world *w, const struct ls_comm_config 
         peer[i].net = net;
     enum ls_status status = open_context(net, config, err);
     if (status != LS_OK)
-        ls_net_close(net, false);
+        ls_comm_net_close(net, false);
     else
         *out = net;
     return status;
 }
 
-const void *ls_net_address(const struct ls_net *net, size_t *bytes)
+const void *ls_comm_net_address(const struct ls_comm_net *net, size_t *bytes)
 {
     *bytes = net->address_bytes;
     return net->address;
 }
 
-enum ls_status ls_net_connect(struct ls_net *net, int rank, struct ls_error *err)
+enum ls_status ls_comm_net_connect(struct ls_comm_net *net, int rank, struct ls_error *err)
 {
     struct peer *p = &net->peer[rank];
     if (p->ep)
@@ -191,11 +191,11 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-bool ls_net_send(struct ls_net *net, int rank, const void *header, size_t header_bytes,
-                 const void *data, size_t bytes, int *pending)
+bool ls_comm_net_send(struct ls_comm_net *net, int rank, const void *header, size_t header_bytes,
+                      const void *data, size_t bytes, int *pending)
 {
     struct parcel *p = net->spare;
-    if (ls_net_connect(net, rank, NULL) != LS_OK || net->peer[rank].broken ||
+    if (ls_comm_net_connect(net, rank, NULL) != LS_OK || net->peer[rank].broken ||
         header_bytes > sizeof p->header)
         return false;
     if (p)
@@ -226,7 +226,7 @@ bool ls_net_send(struct ls_net *net, int rank, const void *header, size_t header
     return !UCS_PTR_IS_ERR(s);
 }
 
-bool ls_net_progress(struct ls_net *net)
+bool ls_comm_net_progress(struct ls_comm_net *net)
 {
     uint64_t before = net->arrivals;
     for (int i = 0; i < 4 && ucp_worker_progress(net->worker); i++)
@@ -234,18 +234,18 @@ bool ls_net_progress(struct ls_net *net)
     return net->arrivals != before;
 }
 
-bool ls_net_connected(const struct ls_net *net, int rank)
+bool ls_comm_net_connected(const struct ls_comm_net *net, int rank)
 {
     return net->peer[rank].ep != NULL;
 }
 
-const char *ls_net_broken(const struct ls_net *net, int rank)
+const char *ls_comm_net_broken(const struct ls_comm_net *net, int rank)
 {
     return net->peer[rank].broken;
 }
 
 /* Lets `request` go on for a while; what is not done then is left to its fate. */
-static void give_time(struct ls_net *net, ucs_status_ptr_t request, double seconds)
+static void give_time(struct ls_comm_net *net, ucs_status_ptr_t request, double seconds)
 {
     if (!UCS_PTR_IS_PTR(request))
         return;
@@ -255,7 +255,7 @@ static void give_time(struct ls_net *net, ucs_status_ptr_t request, double secon
     ucp_request_free(request);
 }
 
-void ls_net_close(struct ls_net *net, bool flush)
+void ls_comm_net_close(struct ls_comm_net *net, bool flush)
 {
     ucp_request_param_t none = {0};
     if (net->worker && flush)

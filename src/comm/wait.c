@@ -102,7 +102,8 @@ enum ls_status ls_comm_wait(struct ls_comm_request *r, struct ls_error *err)
             ls_comm_patience_start(&patience);
             continue;
         }
-        if (!ls_comm_patience_pause(&patience, w->crowded))
+        /* A look at the network costs as much as a yield, so there is nothing to gain by spinning. */
+        if (!ls_comm_patience_pause(&patience, w->crowded || w->net))
             continue;
         double time = ls_time_monotonic();
         if (since == 0)
@@ -244,7 +245,7 @@ bool ls_comm_blame_gone(struct ls_comm_request *r)
                          ls_comm_request_text(h, text), rank[i], w->host[rank[i]]);
             return true;
         }
-        const char *why = w->net ? ls_net_broken(w->net, rank[i]) : NULL;
+        const char *why = w->net ? ls_comm_net_broken(w->net, rank[i]) : NULL;
         if (why && w->broken_since == 0)
             w->broken_since = ls_time_monotonic();
         /* Most often the other side has ended after an error, and a third one tells us which. */

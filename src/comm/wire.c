@@ -334,7 +334,7 @@ void ls_comm_wire_open(struct ls_comm_request *r)
     for (int i = 0; i < s->credits; i++)
         if (s->credit[i].to_recv > LS_COMM_EAGER) {
             struct header h = header_for(r, CREDIT);
-            ls_net_send(c->world->net, s->credit[i].rank, &h, sizeof h, NULL, 0, &s->pending);
+            ls_comm_net_send(c->world->net, s->credit[i].rank, &h, sizeof h, NULL, 0, &s->pending);
         }
     /* What this node has of a result goes to its members first. */
     int from = 0, to = 0, root = -1;
@@ -379,8 +379,8 @@ static void send_step(struct ls_comm_request *r, int index)
         struct header h = header_for(r, TILE);
         h.step = (uint16_t)t->out_number;
         h.tile = (uint32_t)i;
-        if (!ls_net_send(r->comm->world->net, t->to, &h, sizeof h, data, (size_t)bytes,
-                         &s->pending))
+        if (!ls_comm_net_send(r->comm->world->net, t->to, &h, sizeof h, data, (size_t)bytes,
+                              &s->pending))
             return;
         credit->sent += bytes;
         t->sent++;
@@ -412,12 +412,12 @@ bool ls_comm_wire_run(struct ls_comm_request *r)
 
 void ls_comm_wire_progress(struct ls_comm_world *w)
 {
-    w->moves += ls_net_progress(w->net);
+    w->moves += ls_comm_net_progress(w->net);
     for (int i = 0; i < w->size && w->owing; i++)
-        if (w->owed[i] && ls_net_connect(w->net, i, NULL) == LS_OK) {
+        if (w->owed[i] && ls_comm_net_connect(w->net, i, NULL) == LS_OK) {
             struct header h = {.message = ANSWER, .from = w->rank};
             w->owed[i] = false;
-            ls_net_send(w->net, i, &h, sizeof h, NULL, 0, &w->greetings);
+            ls_comm_net_send(w->net, i, &h, sizeof h, NULL, 0, &w->greetings);
         }
     w->owing = false;
 }
@@ -425,7 +425,7 @@ void ls_comm_wire_progress(struct ls_comm_world *w)
 static enum ls_status no_answer(struct ls_comm_world *w, int rank, bool opening, double seconds,
                                 const char *what, struct ls_error *err)
 {
-    const char *why = ls_net_broken(w->net, rank);
+    const char *why = ls_comm_net_broken(w->net, rank);
     if (opening)
         return ls_error_set(err, LS_ERR_ENV,
                             "%s: rank %d on %s cannot be reached over UCX from rank %d on %s (%s "
@@ -445,11 +445,11 @@ enum ls_status ls_comm_wire_greet(struct ls_comm_world *w, const int *to, int nt
                                   struct ls_error *err)
 {
     for (int i = 0; i < nto; i++) {
-        LS_TRY(ls_net_connect(w->net, to[i], err));
+        LS_TRY(ls_comm_net_connect(w->net, to[i], err));
         if (w->answered[to[i]])
             continue;
         struct header h = {.message = HELLO, .from = w->rank};
-        ls_net_send(w->net, to[i], &h, sizeof h, NULL, 0, &w->greetings);
+        ls_comm_net_send(w->net, to[i], &h, sizeof h, NULL, 0, &w->greetings);
     }
     struct ls_comm_patience patience;
     ls_comm_patience_start(&patience);
@@ -467,7 +467,7 @@ enum ls_status ls_comm_wire_greet(struct ls_comm_world *w, const int *to, int nt
             return LS_OK;
         if (ls_comm_aborted(w))
             return ls_error_set(err, w->error.status, "%s", w->error.message);
-        if (missing >= 0 && ls_net_broken(w->net, missing))
+        if (missing >= 0 && ls_comm_net_broken(w->net, missing))
             return no_answer(w, missing, opening, ls_time_monotonic() - start, what, err);
         if (!ls_comm_patience_pause(&patience, true))
             continue;
@@ -481,10 +481,10 @@ void ls_comm_wire_abort(struct ls_comm_world *w, const char *reason)
 {
     struct header h = {.message = ABORT, .from = w->rank};
     for (int i = 0; i < w->size; i++)
-        if (ls_net_connected(w->net, i) && !ls_net_broken(w->net, i))
-            ls_net_send(w->net, i, &h, sizeof h, reason, strlen(reason), &w->farewells);
+        if (ls_comm_net_connected(w->net, i) && !ls_comm_net_broken(w->net, i))
+            ls_comm_net_send(w->net, i, &h, sizeof h, reason, strlen(reason), &w->farewells);
     /* A fair chance to leave this machine, not more. */
     double until = ls_time_monotonic() + 0.1;
     while (w->farewells && ls_time_monotonic() < until)
-        ls_net_progress(w->net);
+        ls_comm_net_progress(w->net);
 }

@@ -137,7 +137,7 @@ static enum ls_status exchange(struct ls_comm_world *w, const struct ls_comm_con
                                struct ls_comm_socket_name *names, struct ls_error *err)
 {
     size_t n = 0;
-    const void *address = w->net ? ls_net_address(w->net, &n) : NULL;
+    const void *address = w->net ? ls_comm_net_address(w->net, &n) : NULL;
     struct card *card = calloc(1, sizeof *card + n);
     if (!card)
         return ls_error_set(err, LS_ERR_NOMEM, "exchange of addresses");
@@ -301,7 +301,7 @@ enum ls_status ls_comm_open(const struct ls_comm_config *config, struct ls_comm_
         goto fail;
     }
     if ((status = ls_comm_socket_listen(&mine, w->locals + 8, &listener, err)) != LS_OK ||
-        (w->nodes > 1 && (status = ls_net_open(w, config, &w->net, err)) != LS_OK))
+        (w->nodes > 1 && (status = ls_comm_net_open(w, config, &w->net, err)) != LS_OK))
         goto fail;
     if (w->size > 1 && (status = exchange(w, config, &mine, names, err)) != LS_OK)
         goto fail;
@@ -333,7 +333,7 @@ void ls_comm_close(struct ls_comm_world *w)
         ls_comm_activity(w, LS_COMM_DONE);
     /* The network first: it may still hold pointers into requests. */
     if (w->net)
-        ls_net_close(w->net, !w->failed);
+        ls_comm_net_close(w->net, !w->failed);
     w->net = NULL;
     while (w->groups)
         ls_comm_group_close(w->groups);

@@ -249,7 +249,7 @@ static void check(const char *layout, const struct plan *plan)
 
 int main(int argc, char **argv)
 {
-    /* Around the sizes at which something changes: vector blocks, tiles of 60 KiB, the one-hop limit
+    /* Around the sizes at which something changes: vector blocks, tiles of 120 KiB, the one-hop limit
      * of 8 KiB, staged pieces of 256 KiB, rounds of 4 MiB. */
     static const int64_t few[] = {0, 1, 3, 17, 2049, 15361, 70001};
     static const int64_t edges[] = {2,     16,    63,    65,    2048,   4096,

@@ -17,7 +17,6 @@ struct fault {
     int victim;
     int64_t count;
     int signal;
-    bool shared;
 };
 
 static int status_of(struct rank *r, enum ls_status status)
@@ -225,19 +224,18 @@ int main(void)
     int before = shm_entries();
     /* Generous bounds: the machine may be busy. What counts is that nobody waits for the deadline. */
     const char *gone = "rank 1 on n0 is gone";
-    strike("00", (struct fault){1, 1000, SIGKILL, true}, 60, 30, LS_ERR_IO, gone);
-    strike("000", (struct fault){1, 500000, SIGKILL, true}, 60, 30, LS_ERR_IO, gone);
-    strike("01", (struct fault){1, 1000, SIGKILL, true}, 60, 30, LS_ERR_IO, "rank 1 on n1 broke");
-    strike("01", (struct fault){1, 2000000, SIGKILL, true}, 60, 30, LS_ERR_IO,
-           "rank 1 on n1 broke");
-    strike("0011", (struct fault){2, 500000, SIGKILL, true}, 60, 30, LS_ERR_IO, "rank 2 on n1");
-    strike("0011", (struct fault){3, 100, SIGKILL, true}, 60, 30, LS_ERR_IO, "rank 3 on n1");
+    strike("00", (struct fault){1, 1000, SIGKILL}, 60, 30, LS_ERR_IO, gone);
+    strike("000", (struct fault){1, 500000, SIGKILL}, 60, 30, LS_ERR_IO, gone);
+    strike("01", (struct fault){1, 1000, SIGKILL}, 60, 30, LS_ERR_IO, "rank 1 on n1 broke");
+    strike("01", (struct fault){1, 2000000, SIGKILL}, 60, 30, LS_ERR_IO, "rank 1 on n1 broke");
+    strike("0011", (struct fault){2, 500000, SIGKILL}, 60, 30, LS_ERR_IO, "rank 2 on n1");
+    strike("0011", (struct fault){3, 100, SIGKILL}, 60, 30, LS_ERR_IO, "rank 3 on n1");
     strike(
-        "00", (struct fault){1, 1000, SIGSTOP, true}, 1, 30, LS_ERR_TIMEOUT,
+        "00", (struct fault){1, 1000, SIGSTOP}, 1, 30, LS_ERR_TIMEOUT,
         "all-reduce 2 of group data: rank 1 on n0 has not arrived after 1 s; it is in data wait");
-    strike("01", (struct fault){1, 100000, SIGSTOP, true}, 1, 30, LS_ERR_TIMEOUT,
+    strike("01", (struct fault){1, 100000, SIGSTOP}, 1, 30, LS_ERR_TIMEOUT,
            "all-reduce 2 of group data: rank 1 on n1 has not arrived after 1.1 s");
-    strike("0011", (struct fault){3, 1000, SIGSTOP, true}, 1, 30, LS_ERR_TIMEOUT,
+    strike("0011", (struct fault){3, 1000, SIGSTOP}, 1, 30, LS_ERR_TIMEOUT,
            "rank 3 on n1 has not arrived after 1 s; it is in data wait");
     static const char *const layouts[] = {"00", "0000", "01", "0011", "0123"};
     for (int i = 0; i < 5; i++) {

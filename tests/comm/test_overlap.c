@@ -147,8 +147,8 @@ int main(void)
     } says[] = {
         {"0", "one rank, nothing to do"},
         {"00", "shared memory, direct"},
-        {"01", "ucx ring over 2 nodes, 1 lane of 18 segments of 60.0 KiB"},
-        {"0011", "ucx ring over 2 nodes, 2 lanes of 9 segments of 60.0 KiB"},
+        {"01", "ucx ring over 2 nodes, 1 lane of 9 segments of 120.0 KiB"},
+        {"0011", "ucx ring over 2 nodes, 2 lanes of 5 segments of 120.0 KiB"},
     };
     for (int i = 0; i < 4; i++) {
         if (!harness_can(says[i].layout))
