@@ -362,6 +362,7 @@ const struct ls_device_api *ls_device_entry(void)
     static const struct ls_device_api api = {
         .abi = LS_DEVICE_ABI,
         .name = "cpu",
+        .host_memory = true,
         .version = cpu_version,
         .open = cpu_open,
         .close = cpu_close,

@@ -8,6 +8,8 @@
 
 #include "base/base.h"
 
+#include <sched.h>
+
 /* ---- IDX (idx.c) ---- */
 
 /* 00 00 <type> <ndim>, then ndim big-endian u32, then row-major data; plain or gzip (by its magic,
@@ -67,6 +69,7 @@ struct ls_feed_config {
     bool flip;
     const float *mean, *std; /* per channel, of values scaled to 0..1; [channels] */
     int slots;               /* batches prepared ahead, at least 2 */
+    const cpu_set_t *cpus;   /* where the feed's thread may run; NULL: where the caller may */
 };
 struct ls_batch {
     /* [micro_batch, h, w, c], (value / 255 - mean) / std, aligned to 64 bytes; and [micro_batch].

@@ -24,7 +24,7 @@ static enum ls_status read_both(const char *images, const char *labels, struct l
 {
     struct labels_job job = {.path = labels, .idx = &set->labels_file};
     pthread_t thread;
-    bool threaded = ls_data_thread(&thread, "ls-labels", read_labels, &job) == 0;
+    bool threaded = ls_data_thread(&thread, "ls-labels", NULL, read_labels, &job) == 0;
     enum ls_status status = ls_idx_open(images, &set->images_file, err);
     if (threaded)
         pthread_join(thread, NULL);

@@ -259,7 +259,8 @@ enum ls_status ls_feed_open(const struct ls_feed_config *config, struct ls_feed 
     pthread_cond_init(&feed->room, NULL);
     enum ls_status status = allocate(feed, err);
     feed->config.mean = feed->config.std = NULL; /* the caller's, no longer needed */
-    int bad = status == LS_OK ? ls_data_thread(&feed->thread, "ls-feed", produce, feed) : 0;
+    int bad =
+        status == LS_OK ? ls_data_thread(&feed->thread, "ls-feed", config->cpus, produce, feed) : 0;
     if (bad)
         status = ls_error_errno(err, bad, "starting the data thread");
     if (status == LS_OK)

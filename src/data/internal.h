@@ -6,14 +6,16 @@
 #include "data/data.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 /* Zeroed memory, page aligned. NULL when memory is short. */
 uint8_t *ls_data_map(int64_t bytes);
 void ls_data_unmap(void *memory, int64_t bytes); /* the same size; NULL is fine */
 
-/* Starts a thread that takes no signals (they belong to the main thread), named as ps shows it.
+/* Starts a thread on `cpus` (NULL: those of the caller) that takes no signals (they belong to the main thread), named as ps shows it.
  * Returns 0 or an errno. */
-int ls_data_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *arg);
+int ls_data_thread(pthread_t *thread, const char *name, const cpu_set_t *cpus, void *(*run)(void *),
+                   void *arg);
 
 /* Inflates at most `want` <= 32 bytes from the start of the gzip member at `in` (RFC 1951, 1952),
  * so that a header can be judged before memory is given to the rest. *got is less than `want` only

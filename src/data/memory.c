@@ -27,7 +27,8 @@ void ls_data_unmap(void *memory, int64_t bytes)
         munmap(memory, (size_t)ls_round_up(bytes, PAGE));
 }
 
-int ls_data_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *arg)
+int ls_data_thread(pthread_t *thread, const char *name, const cpu_set_t *cpus, void *(*run)(void *),
+                   void *arg)
 {
     sigset_t all, old;
     sigfillset(&all);
@@ -36,5 +37,8 @@ int ls_data_thread(pthread_t *thread, const char *name, void *(*run)(void *), vo
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (bad == 0)
         pthread_setname_np(*thread, name);
+    if (bad == 0 && cpus)
+        pthread_setaffinity_np(*thread, sizeof *cpus,
+                               cpus); /* a wish: where refused, as the caller */
     return bad;
 }

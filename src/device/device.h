@@ -13,7 +13,7 @@
 #include "base/base.h"
 #include "device/op.h"
 
-#define LS_DEVICE_ABI 1
+#define LS_DEVICE_ABI 2
 #define LS_OP_MAX_IN  64 /* operands of one op that has a kernel (concat and join may have many) */
 #define LS_OP_MAX_OUT 4
 
@@ -43,6 +43,7 @@ struct ls_op_desc {
 struct ls_device_api {
     uint32_t abi;                 /* LS_DEVICE_ABI */
     const char *name;             /* "cpu" */
+    bool host_memory;             /* kernels may read the host's memory where it is */
     const char *(*version)(void); /* vendor libraries with their versions, one line */
     enum ls_status (*open)(const struct ls_device_config *config, struct ls_device **dev,
                            struct ls_error *err);

@@ -67,8 +67,16 @@ static enum ls_status prepare_op(struct ls_exec *e, int i, struct ls_operand *io
     l->operands = calloc((size_t)op->nin + (size_t)op->nout, sizeof *l->operands);
     if (!l->operands)
         return ls_error_set(err, LS_ERR_NOMEM, "preparing the program");
-    for (int k = 0; k < op->nin; k++)
+    for (int k = 0; k < op->nin; k++) {
         l->operands[k] = ls_exec_address(e, op->in[k]);
+        int root = ls_graph_root(p, op->in[k]);
+        if (p->tensor[root].role != LS_ROLE_INPUT)
+            continue;
+        if (!ls_grow(&e->loan, &e->caploan, e->nloan + 1, sizeof *e->loan))
+            return ls_error_set(err, LS_ERR_NOMEM, "preparing the program");
+        e->loan[e->nloan++] =
+            (struct ls_exec_loan){&l->operands[k], root, ls_graph_offset(p, op->in[k])};
+    }
     for (int k = 0; k < op->nout; k++)
         l->operands[op->nin + k] = ls_exec_address(e, op->out[k]);
     return LS_OK;
@@ -175,6 +183,7 @@ void ls_exec_close(struct ls_exec *e)
         e->api->free(e->dev, e->zeros, e->zeros_bytes);
     free(e->pending);
     free(e->launch);
+    free(e->loan);
     free(e);
 }
 
@@ -209,6 +218,17 @@ enum ls_status ls_exec_write(struct ls_exec *e, int tensor, const void *host, st
     LS_TRY(ls_exec_drain(e, err));
     return e->api->write(e->dev, ls_exec_address(e, tensor), host, ls_graph_bytes(e->prog, tensor),
                          err);
+}
+
+enum ls_status ls_exec_lend(struct ls_exec *e, int tensor, const void *host, struct ls_error *err)
+{
+    if (!e->api->host_memory)
+        return ls_exec_write(e, tensor, host, err);
+    LS_TRY(ls_exec_drain(e, err));
+    for (int i = 0; i < e->nloan; i++)
+        if (e->loan[i].tensor == tensor)
+            *e->loan[i].operand = (char *)host + e->loan[i].offset; /* inputs are only read */
+    return LS_OK;
 }
 
 int64_t ls_exec_bytes(const struct ls_exec *e)

@@ -14,6 +14,11 @@ struct ls_exec_pending {
     void *req;
     int wait; /* index of the op before which it must have ended */
 };
+struct ls_exec_loan {
+    void **operand;
+    int tensor;     /* the input */
+    int64_t offset; /* bytes into it */
+};
 struct ls_exec {
     const struct ls_prog *prog;
     const struct ls_device_api *api;
@@ -28,6 +33,8 @@ struct ls_exec {
     int64_t zeros_bytes;
     struct ls_exec_launch *launch; /* per op */
     int *list[LS_SEGMENTS], nlist[LS_SEGMENTS];
+    struct ls_exec_loan *loan; /* every operand that lies in an input tensor */
+    int nloan, caploan;
     struct ls_exec_pending *pending; /* in the order of their start; room for all collectives */
     int npending;
 };

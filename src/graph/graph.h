@@ -311,6 +311,10 @@ enum ls_status ls_exec_run(struct ls_exec *exec, enum ls_segment segment, struct
 enum ls_status ls_exec_read(struct ls_exec *exec, int tensor, void *host, struct ls_error *err);
 enum ls_status ls_exec_write(struct ls_exec *exec, int tensor, const void *host,
                              struct ls_error *err);
+/* As write, for an input tensor; but where the device can, it reads `host` in place, which then stays the
+ * caller's to keep until the next lend of that tensor. 64-byte aligned. */
+enum ls_status ls_exec_lend(struct ls_exec *exec, int tensor, const void *host,
+                            struct ls_error *err);
 int64_t ls_exec_bytes(const struct ls_exec *exec); /* what the arenas and the scratch take */
 /* Describes an op of the program to a backend. `io` has room for nin + nout operands. */
 void ls_graph_describe(const struct ls_prog *p, const struct ls_op *op, struct ls_operand *io,

@@ -11,7 +11,7 @@ enum ls_status ls_run_evaluate(struct ls_run *run, struct ls_error *err)
     LS_TRY(ls_feed_seek(run->test_feed, first, err));
     for (int64_t at = first, i = 0; at < run->test.n; at += rows * run->ranks->size, i++) {
         LS_TRY(ls_feed_next(run->test_feed, &batch, &waited, err));
-        LS_TRY(ls_exec_write(run->exec, p->images, batch.images, err));
+        LS_TRY(ls_exec_lend(run->exec, p->images, batch.images, err));
         LS_TRY(ls_exec_write(run->exec, p->labels, batch.labels, err));
         run->control[LS_C_MICRO] = (double)i;
         LS_TRY(ls_exec_write(run->exec, p->control, run->control, err));

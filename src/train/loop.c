@@ -26,7 +26,7 @@ static enum ls_status run_step(struct ls_run *run, const float *wishes, double *
         ls_ranks_activity(run->ranks, LS_COMM_COMPUTE);
         c[LS_C_MICRO] = (double)m;
         c[LS_C_SAMPLE] = (double)batch.position;
-        LS_TRY(ls_exec_write(run->exec, p->images, batch.images, err));
+        LS_TRY(ls_exec_lend(run->exec, p->images, batch.images, err));
         LS_TRY(ls_exec_write(run->exec, p->labels, batch.labels, err));
         LS_TRY(ls_exec_write(run->exec, p->control, c, err));
         LS_TRY(ls_exec_run(run->exec, m + 1 < n ? LS_SEG_MICRO : LS_SEG_LAST, err));

@@ -2,6 +2,7 @@
 #include "model/model.h"
 #include "train/run.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,8 @@ static enum ls_status open_feed(struct ls_run *r, const struct ls_dataset *set, 
                                     .flip = train && job->data.flip,
                                     .mean = norm,
                                     .std = norm + channels,
-                                    .slots = FEED_SLOTS};
+                                    .slots = FEED_SLOTS,
+                                    .cpus = &r->cpus};
     enum ls_status status = ls_feed_open(&config, feed, err);
     free(norm);
     return status;
@@ -164,6 +166,8 @@ static enum ls_status open_parts(struct ls_run *run, struct ls_error *err)
 {
     struct load load = {.run = run};
     pthread_t thread;
+    if (sched_getaffinity(0, sizeof run->cpus, &run->cpus) != 0)
+        return ls_error_errno(err, errno, "reading the CPU mask");
     bool beside = pthread_create(&thread, NULL, load_data, &load) == 0;
     if (!beside)
         load_data(&load);
@@ -186,10 +190,12 @@ static enum ls_status open_parts(struct ls_run *run, struct ls_error *err)
 static enum ls_status make_nothing(struct ls_run *run, struct ls_error *err)
 {
     int64_t rows = run->prog.options.micro_batch;
-    run->no_images = calloc(1, (size_t)ls_graph_bytes(&run->prog, run->prog.images));
+    size_t bytes = (size_t)ls_round_up(ls_graph_bytes(&run->prog, run->prog.images), 64);
+    run->no_images = aligned_alloc(64, bytes);
     run->no_labels = malloc((size_t)rows * sizeof *run->no_labels);
     if (!run->no_images || !run->no_labels)
         return ls_error_set(err, LS_ERR_NOMEM, "opening the data feed");
+    memset(run->no_images, 0, bytes);
     for (int64_t i = 0; i < rows; i++)
         run->no_labels[i] = -1;
     return LS_OK;

@@ -6,6 +6,8 @@
 #include "data/data.h"
 #include "train/train.h"
 
+#include <sched.h>
+
 struct ls_run {
     const struct ls_train_config *config;
     const struct ls_job *job;
@@ -15,6 +17,7 @@ struct ls_run {
     struct ls_ranks *ranks;
     bool leads; /* rank 0: it alone touches checkpoints and metrics, and prints */
     struct ls_exec_comm comm;
+    cpu_set_t cpus; /* of the process, before the backend bound this thread to one of them */
     const struct ls_device_api *api;
     struct ls_device *dev;
     struct ls_prog prog;
