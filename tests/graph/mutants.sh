@@ -146,7 +146,7 @@ mutant number $g/optimize.c "running statistics count in the gradient norm" \
 mutant number $g/optimize.c "biases decay" \
     'if (b->rule != LS_RULE_DECAY)' 'if (0)'
 mutant number $g/optimize.c "clipping is lost" \
-    '{.max_norm = p->options.optimizer.max_norm}' '{.max_norm = 0}'
+    '.max_norm = p->options.optimizer.max_norm,' '.max_norm = 0,'
 mutant number $g/optimize.c "only the last micro-batch is accumulated" \
     'p->segs = LS_SEG_MICRO | LS_SEG_LAST;' 'p->segs = LS_SEG_LAST;'
 mutant number $g/optimize.c "the optimizer reads the gradient of the last micro-batch" \
