@@ -114,12 +114,12 @@ static void max_grad_row_2x2(const struct pool *k, const uint8_t *place, const f
     int32_t left = (int32_t)(h % 2 * 2);
     place += h / 2 * k->q * k->c, dy += h / 2 * k->q * k->c;
     for (int64_t q = 0; q < k->q; q++, place += k->c, dy += k->c, dx += 2 * k->c)
-#pragma omp simd
-        for (int64_t j = 0; j < k->c; j++) {
-            int32_t here = place[j];
-            float d = dy[j];
-            dx[j] = here == left ? d : 0;
-            dx[k->c + j] = here == left + 1 ? d : 0;
+        for (int64_t j = 0; j < k->c; j += LS_VL) {
+            /* by hand: gcc takes as many channels at a time as bytes fit, and 16 are then a rest */
+            ls_ivec here = __builtin_convertvector(*(const byte_vec *)(place + j), ls_ivec);
+            ls_ivec d = (ls_ivec) * (const ls_vec_u *)(dy + j);
+            *(ls_vec_u *)(dx + j) = (ls_vec)(d & (here == left));
+            *(ls_vec_u *)(dx + k->c + j) = (ls_vec)(d & (here == left + 1));
         }
     if (k->w > 2 * k->q)
         memset(dx, 0, (size_t)((k->w - 2 * k->q) * k->c) * sizeof *dx);
