@@ -13,6 +13,7 @@ enum ls_exit {
     LS_EXIT_FAILED = 1,
     LS_EXIT_USAGE = 2,   /* command line or job description */
     LS_EXIT_ENV = 4,     /* the environment is unusable: no backend */
+    LS_EXIT_TIMEOUT = 5, /* a rank did not answer before the deadline */
     LS_EXIT_REQUEUE = 75 /* saved, and wants to be started again */
 };
 int ls_cli_exit_code(enum ls_status status);

@@ -16,6 +16,8 @@ int ls_cli_exit_code(enum ls_status status)
         return LS_EXIT_USAGE;
     case LS_ERR_ENV:
         return LS_EXIT_ENV;
+    case LS_ERR_TIMEOUT:
+        return LS_EXIT_TIMEOUT;
     default:
         return LS_EXIT_FAILED;
     }

@@ -11,7 +11,9 @@
 
 #define MEET_DEADLINE    60.0 /* seconds for all ranks to start */
 #define CONNECT_DEADLINE 3.0
-#define WAIT_DEADLINE    30.0 /* seconds that a collective may wait for a rank */
+/* Seconds that a collective may wait for a rank. A dead one is noticed at once by its keeper; this is for
+ * ranks that hang, and must outlast a slow checkpoint of rank 0. */
+#define WAIT_DEADLINE 300.0
 
 extern char **environ;
 
@@ -123,6 +125,13 @@ static enum ls_status connect_ranks(const struct ls_job *job, struct ls_wire_cli
         status = ls_comm_open(&config, &ranks->world, err);
     if (status == LS_OK)
         status = ls_comm_group(ranks->world, "data", all, c->size, &ranks->data, err);
+    static const char *const algorithms[] = {[LS_REDUCE_AUTO] = "auto",
+                                             [LS_REDUCE_STAGED] = "staged",
+                                             [LS_REDUCE_EXCHANGE] = "exchange",
+                                             [LS_REDUCE_HALVING] = "halving",
+                                             [LS_REDUCE_RING] = "ring"};
+    if (status == LS_OK)
+        status = ls_comm_choose(ranks->data, algorithms[job->parallel.all_reduce], err);
     free(all);
     return status;
 }

@@ -81,6 +81,13 @@ static void print_table(const struct plan *plan, int64_t steps, int64_t micros, 
            ls_format_count(plan->job->train.global_batch, count), (long long)micros,
            (long long)p->options.micro_batch);
     printf("FLOPs per step    %16.3e\n", step_flops(p, micros));
+    int collectives = 0;
+    for (int i = 0; i < p->nop; i++)
+        collectives += ls_graph_is_collective(p->op[i].kind);
+    if (plan->ranks > 1)
+        printf(
+            "ranks             %16d  (%d all-reduces a step; how is chosen by size and layout)\n",
+            plan->ranks, collectives);
     printf("buckets           %16d  (at most %s each)\n\n", p->nbucket,
            ls_format_bytes(plan->job->parallel.bucket, bytes));
     printf("%-12s  %12s  %s\n", "memory", "bytes", "what");

@@ -45,6 +45,15 @@ struct ls_layer {
 
 enum ls_optimizer_type { LS_OPT_SGD, LS_OPT_ADAMW };
 enum ls_schedule_type { LS_SCHED_CONSTANT, LS_SCHED_STEP, LS_SCHED_COSINE, LS_SCHED_LINEAR };
+/* How gradients are summed: left to size and layout; inside a node through staging buffers; between nodes
+ * by exchange with everyone, recursive halving, or a ring. */
+enum ls_all_reduce {
+    LS_REDUCE_AUTO,
+    LS_REDUCE_STAGED,
+    LS_REDUCE_EXCHANGE,
+    LS_REDUCE_HALVING,
+    LS_REDUCE_RING
+};
 enum ls_device_type { LS_DEVICE_CPU };
 
 struct ls_job {
@@ -102,6 +111,7 @@ struct ls_job {
 
     struct {
         int64_t bucket; /* bytes */
+        enum ls_all_reduce all_reduce;
     } parallel;
 
     struct {

@@ -13,6 +13,7 @@ static const char *const activations[] = {"none", "relu", "gelu", NULL};
 static const char *const inits[] = {"he", "glorot", "normal", "zeros", NULL};
 static const char *const data_formats[] = {"idx", NULL};
 static const char *const optimizers[] = {"sgd", "adamw", NULL};
+static const char *const reductions[] = {"auto", "staged", "exchange", "halving", "ring", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", "linear", NULL};
 static const char *const devices[] = {"cpu", NULL};
 static const char *const layer_types[] = {"conv",     "batch_norm", "relu",        "gelu",
@@ -154,6 +155,9 @@ static const struct ls_job_key job_rows[] = {
     {"parallel.bucket", AT(BYTES, parallel.bucket), .min = 1024, .max = 17179869184.0,
      .fallback = "25MiB",
      .doc = "Gradients are gathered into buckets of about this size."},
+    {"parallel.all_reduce", AT(ENUM, parallel.all_reduce), .words = reductions, .fallback = "auto",
+     .doc = "How ranks sum gradients: by size and layout; inside a node through staging buffers; "
+            "between nodes by exchange with everyone, recursive halving, or a ring."},
 
     {"checkpoint.dir", AT(STRING, checkpoint.dir), .fallback = "<name>.ckpt",
      .doc = "Directory for the checkpoints. Relative paths start at the working directory."},

@@ -148,6 +148,24 @@ static enum ls_status open_metrics(struct ls_run *run, struct ls_error *err)
     return status;
 }
 
+/* What a step sends, and how. */
+static void say_collectives(const struct ls_run *run)
+{
+    int64_t most = 0, sum = 0, n = 0;
+    for (int i = 0; i < run->prog.nop; i++)
+        if (ls_graph_is_collective(run->prog.op[i].kind)) {
+            int64_t bytes = ls_graph_bytes(&run->prog, run->prog.op[i].in[0]);
+            most = bytes > most ? bytes : most;
+            sum += bytes;
+            n++;
+        }
+    char how[96], total[24], size[24];
+    ls_progress_line(run->config->progress,
+                     "%d ranks: %lld all-reduces of %s a step; the largest, %s: %s",
+                     run->ranks->size, (long long)n, ls_format_bytes(sum, total),
+                     ls_format_bytes(most, size), ls_comm_describe(run->ranks->data, most, how));
+}
+
 static void say_what_runs(const struct ls_run *run)
 {
     const struct ls_job *job = run->job;
@@ -160,6 +178,8 @@ static void say_what_runs(const struct ls_run *run)
                      ls_format_count(run->train.n, train),
                      ls_format_count(run->has_test ? run->test.n : 0, test),
                      ls_format_bytes(run->result->planned_bytes, plan));
+    if (run->ranks->size > 1)
+        say_collectives(run);
 }
 
 static enum ls_status open_parts(struct ls_run *run, struct ls_error *err)
