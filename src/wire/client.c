@@ -133,7 +133,10 @@ static enum ls_status place_ranks(struct ls_wire_client *c, const void *const *a
         }
         memcpy(&other, all[r], sizeof other);
         place[r] = other.place;
-        s->host[r] = strndup((const char *)all[r] + sizeof other, bytes[r] - sizeof other);
+        size_t len = bytes[r] - sizeof other; /* a blob, not a string: nothing ends it */
+        s->host[r] = calloc(1, len + 1);
+        if (s->host[r])
+            memcpy(s->host[r], (const char *)all[r] + sizeof other, len);
         if (!s->host[r])
             st = ls_error_set(err, LS_ERR_NOMEM, "no memory for %d ranks", c->size);
         else if (other.by_peers != mine.by_peers)
