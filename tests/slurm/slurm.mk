@@ -1,6 +1,9 @@
 # Tests on a real Slurm cluster that they start themselves; they skip themselves where Slurm is absent.
 slurm_tests = tests/slurm/test_cluster.py tests/slurm/test_topo.py tests/slurm/test_templates.py
+# Not under a sanitizer: what they start is tested there without Slurm, and its own daemons bear none.
+if !LS_SANITIZE
 TESTS += $(slurm_tests)
+endif
 dist_check_SCRIPTS += $(slurm_tests) tests/slurm/cluster
 EXTRA_DIST += tests/slurm/README.md tests/slurm/cluster.py
 
