@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -149,11 +150,40 @@ static inline void restore_denormals(unsigned was)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+struct queue {
+    _Alignas(64) atomic_int next; /* the first of one thread's parts that nobody has taken */
+};
+
+/* Thread t starts with parts [shares * t / threads, shares * (t + 1) / threads), always the same
+ * ones, and goes on with what others have left. */
+static void share_out(struct ls_kernel *k, ls_cpu_work *work, void *const *io, void *workspace)
+{
+    const int threads = k->threads;
+    const int64_t shares = k->shares;
+    struct queue queue[threads];
+    for (int t = 0; t < threads; t++)
+        atomic_init(&queue[t].next, (int)(shares * t / threads));
+#pragma omp parallel num_threads(threads)
+    for (int n = 0, me = omp_get_thread_num(); n < threads; n++) {
+        int t = (me + n) % threads, end = (int)(shares * (t + 1) / threads);
+        while (atomic_load_explicit(&queue[t].next, memory_order_relaxed) < end) {
+            int part = atomic_fetch_add_explicit(&queue[t].next, 1, memory_order_relaxed);
+            if (part >= end)
+                break;
+            work(k, io, workspace, part, (int)shares);
+        }
+    }
+}
+
 void ls_cpu_parallel(struct ls_kernel *k, ls_cpu_work *work, void *const *io, void *workspace)
 {
     int threads = k->threads;
     if (threads <= 1) {
         work(k, io, workspace, 0, 1);
+        return;
+    }
+    if (k->shares > threads) {
+        share_out(k, work, io, workspace);
         return;
     }
 #pragma omp parallel num_threads(threads)
@@ -163,6 +193,11 @@ void ls_cpu_parallel(struct ls_kernel *k, ls_cpu_work *work, void *const *io, vo
 void ls_cpu_barrier(void)
 {
 #pragma omp barrier
+}
+
+int ls_cpu_thread(void)
+{
+    return omp_get_thread_num();
 }
 
 /* ---- device ---------------------------------------------------------------------------------- */

@@ -24,6 +24,9 @@ struct ls_kernel {
     ls_cpu_work *work;
     void (*destroy)(struct ls_kernel *k);
     int threads; /* 1 where a parallel region costs more than it saves */
+    int shares;  /* 0: one part per thread, which may meet at barriers. More than `threads`: that
+                    many parts; a thread that is done takes those of others, so that one that is
+                    slow for a while (another program, a busy sibling) does not keep all waiting */
 };
 
 typedef enum ls_status ls_cpu_prepare(struct ls_device *dev, const struct ls_op_desc *op,
@@ -64,10 +67,12 @@ bool ls_cpu_same_shape(const struct ls_operand *a, const struct ls_operand *b);
 
 /* ---- helpers of kernels ---------------------------------------------------------------------- */
 
-/* Calls `work` on k->threads threads and returns when all are done. */
+/* Calls `work` on k->threads threads, for every part, and returns when all are done. */
 void ls_cpu_parallel(struct ls_kernel *k, ls_cpu_work *work, void *const *io, void *workspace);
 /* All threads of the running ls_cpu_parallel meet here. */
 void ls_cpu_barrier(void);
+/* The calling thread's number in the running ls_cpu_parallel, for buffers of its own. */
+int ls_cpu_thread(void);
 
 /* Part `part` of `parts` of [0, n), cut at multiples of `grain`. Depends on nothing but its
  * arguments: the same thread meets the same elements in every op of the same length. */

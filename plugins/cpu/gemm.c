@@ -5,9 +5,10 @@
  * are copied, or, where a and c are small, d is c transposed: x is b as it lies, y is a transposed,
  * and tiles of d are transposed on their way out. (a holds a batch, b the weights.)
  *
- *   for a strip of up to NR columns j            all of it belongs to one thread
- *     for a block of KC values of k              the strip of y: 64 KiB, copied if rows are many
- *       for a block of up to 12 rows i           a tile: sums in registers
+ *   for a strip of up to NR columns j
+ *     for a block of rows i                      a share of the work: one thread does all of it
+ *       for a block of KC values of k            the strip of y: 64 KiB, copied if rows are many
+ *         for up to 12 rows i                    a tile: sums in registers
  */
 #include "plugins/cpu/gemm.h"
 #include "plugins/cpu/tile.h"
@@ -78,19 +79,24 @@ struct strip {
     float *copy, *out; /* buffers: [KC][NR], [OUT_ROWS][NR] */
 };
 
+/* Which costs less to transpose: b, or a and c? */
+static bool turned(const struct ls_gemm *g)
+{
+    return g->tb && g->m * (g->k + g->n) < g->n * g->k;
+}
+
 static void make_strip(struct strip *s, const struct ls_gemm *g, const struct ls_gemm_data *d,
                        float *buffers)
 {
-    /* Which costs less to transpose: b, or a and c? */
-    bool turned = g->tb && g->m * (g->k + g->n) < g->n * g->k;
-    *s = (struct strip){.g = g, .d = d, .d_turned = turned};
-    s->x = turned ? d->b : d->a;
-    s->y = turned ? d->a : d->b;
-    s->x_columns = !turned && g->ta;
+    bool turn = turned(g);
+    *s = (struct strip){.g = g, .d = d, .d_turned = turn};
+    s->x = turn ? d->b : d->a;
+    s->y = turn ? d->a : d->b;
+    s->x_columns = !turn && g->ta;
     s->xs = s->x_columns ? g->m : g->k;
-    s->y_turned = turned ? !g->ta : g->tb;
-    s->ys = s->y_turned ? g->k : turned ? g->m : g->n;
-    s->y_end = s->y + (turned ? g->m : g->n) * g->k;
+    s->y_turned = turn ? !g->ta : g->tb;
+    s->ys = s->y_turned ? g->k : turn ? g->m : g->n;
+    s->y_end = s->y + (turn ? g->m : g->n) * g->k;
     s->copy = buffers;
     s->out = buffers + KC * LS_TILE_NR;
 }
@@ -250,13 +256,13 @@ static void strip_block(const struct strip *s, int64_t i0, int64_t i1, int64_t j
     }
 }
 
-/* ---- threads --------------------------------------------------------------------------------- */
+/* ---- shares and threads ---------------------------------------------------------------------- */
 
-int LS_V(ls_gemm_threads)(const struct ls_gemm *g, int threads)
+/* The sides of d, and in how many blocks of rows it is cut beside the strips. */
+static void sides(const struct ls_gemm *g, int64_t *rows, int64_t *strips)
 {
-    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    double most = 1 + flops / 5e5; /* a thread should have some microseconds of work */
-    return most < threads ? (int)most : threads;
+    *rows = turned(g) ? g->n : g->m;
+    *strips = ((turned(g) ? g->m : g->n) + LS_TILE_NR - 1) / LS_TILE_NR;
 }
 
 static int64_t thread_floats(void)
@@ -264,27 +270,50 @@ static int64_t thread_floats(void)
     return KC * LS_TILE_NR + OUT_ROWS * LS_TILE_NR;
 }
 
-int64_t LS_V(ls_gemm_workspace)(int threads)
+struct ls_gemm_plan LS_V(ls_gemm_plan)(struct ls_gemm *g, int threads)
 {
-    return threads * thread_floats() * 4;
+    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    double most = 1 + flops / 5e5; /* a thread should have some microseconds of work */
+    struct ls_gemm_plan plan = {.threads = most < threads ? (int)most : threads};
+    int64_t rows, strips, blocks = 1;
+    sides(g, &rows, &strips);
+    /* Threads share the longer side: then they copy and read least twice. */
+    if (rows > strips * LS_TILE_NR)
+        blocks = plan.threads;
+    while (strips * blocks < plan.threads)
+        blocks++;
+    while (blocks > 1 && rows < blocks * LS_VL)
+        blocks--;
+    g->row_blocks = (int)blocks;
+    plan.shares = strips * blocks < INT32_MAX ? (int)(strips * blocks) : INT32_MAX;
+    plan.workspace = plan.threads * thread_floats() * 4;
+    return plan;
+}
+
+/* One strip, one block of rows. */
+static void share(const struct strip *s, int64_t strip, int block)
+{
+    const struct ls_gemm *g = s->g;
+    int64_t rows = s->d_turned ? g->n : g->m, cols = s->d_turned ? g->m : g->n;
+    int64_t j = strip * LS_TILE_NR, i0, i1, k_blocks = (g->k + KC - 1) / KC;
+    ls_cpu_slice(rows, LS_VL, block, g->row_blocks, &i0, &i1);
+    if (i0 >= i1)
+        return;
+    cols = cols - j < LS_TILE_NR ? cols - j : LS_TILE_NR;
+    for (int64_t b = 0; b < k_blocks; b++) {
+        int64_t k0 = g->k * b / k_blocks, k1 = g->k * (b + 1) / k_blocks;
+        strip_block(s, i0, i1, j, cols, k0, k1 - k0);
+    }
 }
 
 void LS_V(ls_gemm_part)(const struct ls_gemm *g, const struct ls_gemm_data *d, void *workspace,
-                        int part, int parts)
+                        int part, int parts, int thread)
 {
     struct strip s;
-    make_strip(&s, g, d, (float *)workspace + part * thread_floats());
-    int64_t i0 = 0, i1 = s.d_turned ? g->n : g->m, j0 = 0, j1 = s.d_turned ? g->m : g->n;
-    if (i1 > j1) /* threads share the longer side: then they copy and read least twice */
-        ls_cpu_slice(i1, LS_VL, part, parts, &i0, &i1);
-    else
-        ls_cpu_slice(j1, LS_VL, part, parts, &j0, &j1);
-    if (i0 >= i1)
-        return;
-    int64_t blocks = (g->k + KC - 1) / KC;
-    for (int64_t j = j0; j < j1; j += LS_TILE_NR)
-        for (int64_t b = 0; b < blocks; b++) {
-            int64_t k0 = g->k * b / blocks, k1 = g->k * (b + 1) / blocks;
-            strip_block(&s, i0, i1, j, j1 - j < LS_TILE_NR ? j1 - j : LS_TILE_NR, k0, k1 - k0);
-        }
+    make_strip(&s, g, d, (float *)workspace + thread * thread_floats());
+    int64_t rows, strips;
+    sides(g, &rows, &strips);
+    int64_t shares = strips * g->row_blocks, end = shares * (part + 1) / parts;
+    for (int64_t i = shares * part / parts; i < end; i++)
+        share(&s, i % strips, (int)(i / strips));
 }

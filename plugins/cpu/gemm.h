@@ -11,6 +11,7 @@ struct ls_gemm {
     bool ta, tb;
     int64_t m, n, k; /* c is [m, n], k is summed over; all row-major and dense */
     enum ls_act act; /* behind the bias */
+    int row_blocks;  /* set by ls_gemm_plan */
 };
 struct ls_gemm_data {
     const float *a, *b;
@@ -19,11 +20,16 @@ struct ls_gemm_data {
     bool add;          /* add to c instead of overwriting it; goes with no bias or activation */
 };
 
-/* Threads that pay for this product, and bytes of workspace of all of them together. */
-int LS_V(ls_gemm_threads)(const struct ls_gemm *g, int threads);
-int64_t LS_V(ls_gemm_workspace)(int threads);
-/* One thread's share. The sums over k do not depend on the number of threads. */
+/* Plans the product for up to `threads` threads: how many of them pay, in how many shares the work
+ * is cut (sets g->row_blocks), and bytes of workspace. */
+struct ls_gemm_plan {
+    int threads, shares;
+    int64_t workspace;
+};
+struct ls_gemm_plan LS_V(ls_gemm_plan)(struct ls_gemm *g, int threads);
+/* Part `part` of `parts` of the work, with the buffers of thread `thread`. The sums over k depend
+ * on none of them. */
 void LS_V(ls_gemm_part)(const struct ls_gemm *g, const struct ls_gemm_data *d, void *workspace,
-                        int part, int parts);
+                        int part, int parts, int thread);
 
 #endif

@@ -22,7 +22,7 @@ static void matmul(struct ls_kernel *head, void *const *io, void *ws, int part, 
         d.c = io[2 + mm->bias];
         d.pre = mm->keep_pre ? io[3 + mm->bias] : NULL;
     }
-    LS_V(ls_gemm_part)(&mm->g, &d, ws, part, parts);
+    LS_V(ls_gemm_part)(&mm->g, &d, ws, part, parts, ls_cpu_thread());
 }
 
 static enum ls_status check(const struct ls_op_desc *op, struct ls_error *err)
@@ -62,8 +62,10 @@ enum ls_status LS_V(ls_cpu_matmul)(struct ls_device *dev, const struct ls_op_des
     mm->g = (struct ls_gemm){.ta = at->ta, .tb = at->tb, .m = m, .n = n, .k = k, .act = at->act};
     mm->bias = at->bias, mm->keep_pre = at->keep_pre, mm->accumulate = at->accumulate;
     mm->head.work = matmul;
-    mm->head.threads = LS_V(ls_gemm_threads)(&mm->g, dev->threads);
-    *workspace = LS_V(ls_gemm_workspace)(mm->head.threads);
+    struct ls_gemm_plan plan = LS_V(ls_gemm_plan)(&mm->g, dev->threads);
+    mm->head.threads = plan.threads;
+    mm->head.shares = plan.shares;
+    *workspace = plan.workspace;
     *kernel = &mm->head;
     return LS_OK;
 }
