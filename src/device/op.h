@@ -72,8 +72,8 @@ enum ls_axis { LS_AXIS_REPLICA, LS_AXIS_DATA, LS_AXIS_PIPELINE, LS_AXIS_TENSOR, 
  * conv2d      y[n,p,q,o] = sum_{y,x,c} x[n, p*stride+y-pad, q*stride+x-pad, c] * w[o,c,y,x]; zero
  *             padding; w is [o, c, y, x] (filters, channels, height, width). Epilogue as matmul's:
  *             bias "o", act RELU (no GELU)
- * max_pool    over kernel x kernel windows, padding never wins; the second result (U8) is the place
- *             of the first maximum in its window, y * kernel + x
+ * max_pool    over kernel x kernel windows, padding never wins, NaN always does; the second result
+ *             (U8) is the place of the first maximum (or NaN) in its window, y * kernel + x
  * avg_pool    divides by kernel * kernel, padding counts as zeros
  * global_pool mean over h and w
  * reshape     a view of the operand with another shape; moves nothing, has no kernel

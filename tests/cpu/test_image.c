@@ -143,6 +143,8 @@ static void check_pools(void)
             if (max)
                 op_out(&c, LS_U8, 4, v[0], p, q, v[3]);
             op_check(&c, "%s_pool %s", max ? "max" : "avg", name);
+            c.poison = 1, c.poison_value = NAN;
+            op_check(&c, "%s_pool %s, with a NaN", max ? "max" : "avg", name);
             struct op_case g = {
                 .kind = max ? LS_K_MAX_POOL_GRAD : LS_K_AVG_POOL_GRAD,
                 .attr = {

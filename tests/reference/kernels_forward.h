@@ -128,7 +128,7 @@ static bool run_window_pool(const struct call *c)
                                 continue;
                             double e = x[((n * xs[1] + h) * xs[2] + v) * xs[3] + k];
                             sum += e;
-                            if (where < 0 || e > best) {
+                            if (where < 0 || e > best || (isnan(e) && !isnan(best))) {
                                 best = e;
                                 where = i * size + j;
                             }
