@@ -40,7 +40,7 @@ static inline float ls_expf(float x)
     int32_t e = ls_float_bits(t) - 0x4B400000;
     e = e > 130 ? 130 : e; /* NaN gives any e: keep the shifts defined */
     e = e < -160 ? -160 : e;
-    int32_t h = e >> 1;
+    int32_t h = ((e + 256) >> 1) - 128; /* e / 2, rounded down */
     return p * ls_bits_float((h + 127) << 23) * ls_bits_float((e - h + 127) << 23);
 }
 
