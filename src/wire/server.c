@@ -351,9 +351,24 @@ static enum ls_status register_workers(struct generation *g, struct ls_error *er
     return LS_OK;
 }
 
+/* PMIx 5.0.0 and 5.0.1 (Ubuntu 24.04) crash while they store what a fence has brought from another
+ * server; 4.2 and 5.0.2 and later do not. */
+static bool crashes_between_servers(const char *version)
+{
+    return (!strncmp(version, "5.0.0", 5) || !strncmp(version, "5.0.1", 5)) &&
+           !(version[5] >= '0' && version[5] <= '9');
+}
+
 enum ls_status ls_wire_server_begin(struct ls_wire_server *s, const char *job, int generation,
                                     const struct ls_wire_map *map, int keeper, struct ls_error *err)
 {
+    char version[64];
+    if (map->n_keepers > 1 && crashes_between_servers(ls_wire_pmix_version(version)))
+        return ls_error_set(err, LS_ERR_ENV,
+                            "PMIx %s crashes when it carries data between several launchers: "
+                            "install PMIx 4.2, or 5.0.2 or later, or run on one node with one "
+                            "task",
+                            version);
     struct generation *g = calloc(1, sizeof *g);
     if (!g)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for a generation of workers");

@@ -105,7 +105,7 @@ enum ls_status ls_wire_server_open(const char *tmpdir, struct ls_wire_server **s
                                    struct ls_error *err);
 /* Registers one generation of workers: the whole world of `map`, with those of `keeper` as clients.
  * `job` names it (shorter than 200 characters, the same on all keepers). Generations count up;
- * several may live at a time. */
+ * several may live at a time. ENV: this PMIx is one that crashes with more than one keeper. */
 enum ls_status ls_wire_server_begin(struct ls_wire_server *server, const char *job, int generation,
                                     const struct ls_wire_map *map, int keeper,
                                     struct ls_error *err);

@@ -304,6 +304,31 @@ static void test_env(void)
     tap_ok(ok, "announcements of a server above are replaced, settings stay");
 }
 
+/* PMIx 5.0.0 and 5.0.1 crash with several servers: there, that has to be refused. */
+static bool crashes(const char *version)
+{
+    return (!strncmp(version, "5.0.0", 5) || !strncmp(version, "5.0.1", 5)) &&
+           !(version[5] >= '0' && version[5] <= '9');
+}
+
+static void test_keepers(struct world *w)
+{
+    char version[64];
+    if (crashes(ls_wire_pmix_version(version))) {
+        w->mode = "exchange", w->victim = -1, w->generations = 1, w->n_keepers = 2;
+        w->workers[0] = w->workers[1] = 1, w->node[0] = 0, w->node[1] = 1;
+        tap_ok(run_world(w, 100 + LS_ERR_ENV), "several keepers are refused: they would crash");
+        tap_note("SKIPPED what needs several keepers: PMIx %s crashes in it", version);
+        return;
+    }
+    test_exchange(w, 2, (int[]){2, 2}, (int[]){0, 1}, 2, "two nodes, two generations");
+    test_exchange(w, 3, (int[]){1, 2, 1}, (int[]){0, 1, 2}, 1, "three nodes, uneven");
+    test_exchange(w, 4, (int[]){1, 1, 1, 1}, (int[]){0, 1, 0, 1}, 1,
+                  "two nodes, two keepers on each, dealt in turn");
+    test_faults(w);
+    test_large();
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
@@ -323,12 +348,7 @@ int main(int argc, char **argv)
     test_exchange(&w, 1, (int[]){1}, (int[]){0}, 1, "a world of one");
     test_exchange(&w, 1, (int[]){4}, (int[]){0}, 1, "one keeper, four workers");
     test_exchange(&w, 1, (int[]){3}, (int[]){0}, 3, "one keeper, three generations");
-    test_exchange(&w, 2, (int[]){2, 2}, (int[]){0, 1}, 2, "two nodes, two generations");
-    test_exchange(&w, 3, (int[]){1, 2, 1}, (int[]){0, 1, 2}, 1, "three nodes, uneven");
-    test_exchange(&w, 4, (int[]){1, 1, 1, 1}, (int[]){0, 1, 0, 1}, 1,
-                  "two nodes, two keepers on each, dealt in turn");
-    test_faults(&w);
-    test_large();
+    test_keepers(&w);
     struct ls_wire_server *s;
     struct ls_error err = {0};
     tap_ok(ls_wire_server_open("/nonexistent/folder", &s, &err) == LS_ERR_NOTFOUND &&
