@@ -86,7 +86,7 @@ static void print_table(const struct plan *plan, int64_t steps, int64_t micros, 
         collectives += ls_graph_is_collective(p->op[i].kind);
     if (plan->ranks > 1)
         printf(
-            "ranks             %16d  (%d all-reduces a step; how is chosen by size and layout)\n",
+            "ranks             %16d  (%d collectives a step; how is chosen by size and layout)\n",
             plan->ranks, collectives);
     printf("buckets           %16d  (at most %s each)\n\n", p->nbucket,
            ls_format_bytes(plan->job->parallel.bucket, bytes));
