@@ -32,6 +32,7 @@ struct ls_train_result {
     int64_t steps;             /* finished, earlier runs included */
     double seconds;            /* of this run's loop: steps, evaluations, checkpoints */
     double step_seconds;       /* of it, in steps alone */
+    double comm_seconds;       /* of these, in collectives: starting, moving, waiting for others */
     double samples_per_second; /* this run's samples / step_seconds; 0 if no step was run */
     double first_step;         /* from the start of the process to the end of the first step */
     double train_loss;         /* of the last step; NaN if none */
