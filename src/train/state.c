@@ -78,9 +78,10 @@ static bool add_copy(struct ls_state *s, const struct ls_bucket *b, int tensor)
 {
     const struct ls_tensor *t = &s->prog->tensor[tensor];
     int64_t part = ls_graph_bytes(s->prog, tensor), whole = b->n * ls_dtype_size(t->dtype);
-    char *bytes = calloc(1, (size_t)(s->ranks->rank == 0 ? whole : part));
-    s->copy[s->ncopy++] = (struct copy){tensor, part, whole, bytes};
-    return bytes != NULL;
+    struct copy *c = &s->copy[s->ncopy++];
+    *c = (struct copy){.tensor = tensor, .part = part, .whole = whole};
+    c->bytes = calloc(1, (size_t)(s->ranks->rank == 0 ? whole : part));
+    return c->bytes != NULL;
 }
 
 enum ls_status ls_state_open(const struct ls_prog *p, struct ls_exec *exec, struct ls_ranks *ranks,
