@@ -2,8 +2,11 @@
  * best_us GB/s". With --nodes, the ranks act as several nodes, which talk over UCX (set
  * UCX_TLS=tcp UCX_NET_DEVICES=lo for the loopback device). Peers print the same:
  * peer_allreduce_mpi.c, peer_allreduce_gloo.py. Before each call, outside the time, every rank writes
- * its buffer, as a backward pass does. */
+ * its buffer, as a backward pass does. With --limit, every rank sums its slice of all buffers into all of
+ * them and nobody announces anything or waits: what the memory, the caches and the way between the cores
+ * allow at that size. */
 #include "comm/comm.h"
+#include "comm/reduce.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -26,6 +29,8 @@ static struct shared {
 
 static int size = 2, nodes = 1;
 static bool private_memory;
+static char *limit; /* [size][most]: buffers that all ranks see; NULL */
+static size_t most;
 
 static enum ls_status exchange(void *arg, const void *mine, size_t n, const void *const **all,
                                const size_t **bytes, struct ls_error *err)
@@ -69,6 +74,29 @@ static void check(enum ls_status status, const struct ls_error *err)
     exit(1);
 }
 
+/* This rank's part of an all-reduce, and no more. */
+static void reduce_slice(int64_t n, int rank)
+{
+    const void *src[RANKS];
+    void *dst[RANKS];
+    int64_t lo = n * rank / size, hi = n * (rank + 1) / size;
+    for (int k = 0; k < size; k++)
+        src[k] = dst[k] = (float *)(void *)(limit + (size_t)k * most) + lo;
+    ls_comm_reduce(LS_COMM_F32, LS_COMM_SUM, size, src, size, dst, size, hi - lo);
+}
+
+static void all_reduce(struct ls_comm *c, float *x, int64_t n, int rank)
+{
+    struct ls_error err = {0};
+    struct ls_comm_request *q;
+    if (limit) {
+        reduce_slice(n, rank);
+        return;
+    }
+    check(ls_comm_all_reduce(c, x, x, n, LS_COMM_F32, LS_COMM_SUM, &q, &err), &err);
+    check(ls_comm_wait(q, &err), &err);
+}
+
 static void measure(struct ls_comm *c, float *x, size_t bytes, int rank)
 {
     static double sample[SAMPLES];
@@ -82,12 +110,12 @@ static void measure(struct ls_comm *c, float *x, size_t bytes, int rank)
         for (int64_t k = 0; k < n; k++)
             x[k] = 1;
         check(ls_comm_barrier(c, &err), &err);
-        struct ls_comm_request *q;
         double start = ls_time_monotonic();
-        check(ls_comm_all_reduce(c, x, x, n, LS_COMM_F32, LS_COMM_SUM, &q, &err), &err);
-        check(ls_comm_wait(q, &err), &err);
+        all_reduce(c, x, n, rank);
         if (i >= 0)
             sample[i] = ls_time_monotonic() - start;
+        if (limit)
+            check(ls_comm_barrier(c, &err), &err);
     }
     if (x[0] != (float)size || x[n - 1] != (float)size) {
         fprintf(stderr, "allreduce: wrong sum\n");
@@ -138,13 +166,12 @@ static int run(int rank, const size_t *bytes, int nbytes)
     struct ls_error err = {0};
     struct ls_comm_world *world;
     struct ls_comm *c;
-    size_t most = 0;
-    for (int i = 0; i < nbytes; i++)
-        most = bytes[i] > most ? bytes[i] : most;
     void *x;
     check(ls_comm_open(&config, &world, &err), &err);
     check(ls_comm_group(world, "all", all, size, &c, &err), &err);
-    if (private_memory) {
+    if (limit) {
+        x = limit + (size_t)rank * most;
+    } else if (private_memory) {
         x = aligned_alloc(2 << 20, (most + (2 << 20) - 1) / (2 << 20) * (2 << 20));
         if (!x)
             return 1;
@@ -159,12 +186,29 @@ static int run(int rank, const size_t *bytes, int nbytes)
     return 0;
 }
 
+/* A buffer for every rank, in huge pages where that can be had, seen by all. */
+static char *see_all(void)
+{
+    enum { HUGE = 2 << 20, COLLAPSE = 25 /* MADV_COLLAPSE, Linux 6.1 */ };
+    most = (most + HUGE - 1) / HUGE * HUGE;
+    size_t all = (size_t)size * most;
+    char *p = mmap(NULL, all + HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    p = (char *)(((uintptr_t)p + HUGE - 1) / HUGE * HUGE);
+    madvise(p, all, MADV_HUGEPAGE);
+    memset(p, 0, all);
+    madvise(p, all, COLLAPSE);
+    return p;
+}
+
 int main(int argc, char **argv)
 {
     static const size_t usual[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
                                    1 << 20, 4 << 20,  16 << 20, 64 << 20};
     size_t given[32];
     int n = 0, status = 0;
+    bool wants_limit = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc)
             size = atoi(argv[++i]);
@@ -172,15 +216,24 @@ int main(int argc, char **argv)
             nodes = atoi(argv[++i]);
         else if (strcmp(argv[i], "--private") == 0)
             private_memory = true;
+        else if (strcmp(argv[i], "--limit") == 0)
+            wants_limit = true;
         else if (n < 32 && atol(argv[i]) >= 4)
             given[n++] = (size_t)atol(argv[i]);
     }
     if (size < 1 || size > RANKS || nodes < 1 || nodes > size) {
-        fprintf(stderr, "usage: allreduce [--ranks N] [--nodes K] [--private] [BYTES...]\n");
+        fprintf(stderr,
+                "usage: allreduce [--ranks N] [--nodes K] [--private | --limit] [BYTES...]\n");
         return 2;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
+        return 1;
+    for (int i = 0; i < (n ? n : 8); i++) {
+        size_t bytes = n ? given[i] : usual[i];
+        most = bytes > most ? bytes : most;
+    }
+    if (wants_limit && !(limit = see_all()))
         return 1;
     for (int rank = 1; rank < size; rank++)
         if (fork() == 0) {

@@ -86,16 +86,20 @@ static void print_table(const struct plan *plan, int64_t steps, int64_t micros, 
         collectives += ls_graph_is_collective(p->op[i].kind);
     if (plan->ranks > 1)
         printf(
-            "ranks             %16d  (%d all-reduces a step; how is chosen by size and layout)\n",
+            "ranks             %16d  (%d collectives a step; how is chosen by size and layout)\n",
             plan->ranks, collectives);
     printf("buckets           %16d  (at most %s each)\n\n", p->nbucket,
            ls_format_bytes(plan->job->parallel.bucket, bytes));
     printf("%-12s  %12s  %s\n", "memory", "bytes", "what");
     for (int r = 0; r < LS_ROLES; r++) {
         total += p->arena_bytes[r];
-        if (p->arena_bytes[r])
-            printf("%-12s  %12s  %s\n", roles[r].name, ls_format_bytes(p->arena_bytes[r], bytes),
-                   roles[r].meaning);
+        if (!p->arena_bytes[r])
+            continue;
+        printf("%-12s  %12s  %s", roles[r].name, ls_format_bytes(p->arena_bytes[r], bytes),
+               roles[r].meaning);
+        if (r == LS_ROLE_STATE && plan->ranks > 1 && p->options.zero > 0)
+            printf(", one slice of %d", plan->ranks);
+        putchar('\n');
     }
     if (workspace)
         printf("%-12s  %12s  %s\n", "workspace", ls_format_bytes(workspace, bytes),

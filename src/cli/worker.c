@@ -84,6 +84,8 @@ static bool print_json(const char *status, const struct ls_train_result *r, int 
     json_object_set_new(o, "test_loss", number(r->test_loss));
     json_object_set_new(o, "test_accuracy", number(r->test_accuracy));
     json_object_set_new(o, "samples_per_second", number(r->samples_per_second));
+    json_object_set_new(o, "step_seconds", number(r->step_seconds));
+    json_object_set_new(o, "comm_seconds", number(r->comm_seconds));
     json_object_set_new(o, "first_step_seconds", number(r->first_step));
     json_object_set_new(o, "skipped_steps", json_integer(r->skipped));
     json_object_set_new(o, "planned_memory_bytes", json_integer(r->planned_bytes));

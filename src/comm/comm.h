@@ -73,7 +73,7 @@ enum ls_status ls_comm_group(struct ls_comm_world *world, const char *name, cons
 void ls_comm_group_close(struct ls_comm *comm);
 
 /* Start a collective and return; `in` and `out` may be the same for all-reduce and for broadcast, and
- * `in` of all-gather may be its own place in `out`. They belong to the collective until it was waited
+ * `in` of all-gather may be its own place in `out`, `out` of reduce-scatter its own place in `in`. They belong to the collective until it was waited
  * for. Requests of a group run in the order in which they were started; every rank starts the same
  * ones. Sums of bf16 and f16 are kept in f32 and rounded once; those of i32 and u64 wrap around; avg of
  * integers rounds towards 0; max and min give NaN where one operand is NaN. A count of 0 is fine.

@@ -196,6 +196,11 @@ static bool plan_conversion(struct ls_shard *s, int t, struct ls_place h, struct
                want.dim == 0) {
         r = ls_shard_new(s, t, want, "scattered");
         p->tensor[r].shape[0] /= s->n;
+        if (p->tensor[ls_graph_root(p, t)].persistent) {
+            /* in place: nobody else reads that slice, and the bytes of an accumulator stay anyway */
+            ls_shard_become(s, r, LS_STORE_VIEW, t);
+            p->tensor[r].slice_axis = (int)s->axis;
+        }
         op->kind = LS_K_REDUCE_SCATTER;
     } else
         return false;

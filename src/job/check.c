@@ -104,6 +104,10 @@ void ls_job_check(const struct ls_job *job, struct ls_job_place train,
             problems, place(job, "optimizer.nesterov"),
             "optimizer.nesterov: found true with momentum = 0, expected a momentum above "
             "0, such as 0.9");
+    if (job->parallel.zero > 1)
+        ls_job_problem(problems, place(job, "parallel.zero"),
+                       "parallel.zero: found %lld, expected 0 or 1; stages 2 and 3 do not work yet",
+                       (long long)job->parallel.zero);
     if (count_layers(job->model.layers, job->model.nlayers) > LS_JOB_MAX_LAYERS)
         ls_job_problem(problems, place(job, "model.layers"),
                        "model.layers: found more than %d layers, repeats counted, expected at most "

@@ -112,6 +112,7 @@ struct ls_job {
     struct {
         int64_t bucket; /* bytes */
         enum ls_all_reduce all_reduce;
+        int64_t zero; /* stage of ZeRO: 0 or 1 */
     } parallel;
 
     struct {

@@ -158,6 +158,12 @@ static const struct ls_job_key job_rows[] = {
     {"parallel.all_reduce", AT(ENUM, parallel.all_reduce), .words = reductions, .fallback = "auto",
      .doc = "How ranks sum gradients: by size and layout; inside a node through staging buffers; "
             "between nodes by exchange with everyone, recursive halving, or a ring."},
+    {"parallel.zero", AT(INT, parallel.zero), .max = 3, .fallback = "0",
+     .doc = "Stage of ZeRO. With 0 every rank updates all parameters. With 1 each updates its slice "
+            "of them, keeps only that slice's moments, and takes the rest from the others: less "
+            "memory and less work per rank for as much communication. Checkpoints are the same, and "
+            "a run may resume with another stage. Stages 2 and 3 (slices of gradients and "
+            "parameters) do not work yet and are refused."},
 
     {"checkpoint.dir", AT(STRING, checkpoint.dir), .fallback = "<name>.ckpt",
      .doc = "Directory for the checkpoints. Relative paths start at the working directory."},

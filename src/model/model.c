@@ -122,6 +122,7 @@ static struct ls_graph_options options(const struct ls_job *job, int64_t micro, 
                                                    .decay = job->optimizer.weight_decay,
                                                    .max_norm = job->optimizer.clip},
                                      .bucket_bytes = job->parallel.bucket,
+                                     .zero = (int)job->parallel.zero,
                                      .mesh = {[LS_AXIS_DATA] = ranks}};
 }
 

@@ -38,8 +38,8 @@ static enum ls_status run_step(struct ls_run *run, const float *wishes, double *
     return LS_OK;
 }
 
-static enum ls_status note_step(struct ls_run *run, double seconds, double waited, int *skips,
-                                struct ls_error *err)
+static enum ls_status note_step(struct ls_run *run, double seconds, double waited, double comm,
+                                int *skips, struct ls_error *err)
 {
     struct ls_train_result *r = run->result;
     double batch = (double)run->job->train.global_batch;
@@ -49,6 +49,7 @@ static enum ls_status note_step(struct ls_run *run, double seconds, double waite
     r->step_seconds += seconds;
     r->samples_per_second = (double)(run->step - run->first) * batch / r->step_seconds;
     r->skipped += skipped;
+    r->comm_seconds += comm;
     *skips = skipped ? *skips + 1 : 0;
     struct ls_step_figures f = {
         .step = run->step,
@@ -60,6 +61,7 @@ static enum ls_status note_step(struct ls_run *run, double seconds, double waite
         .seconds = seconds,
         .samples_per_second = batch / seconds,
         .data_wait = waited,
+        .comm = comm,
         .eta = (double)(run->steps - run->step) * batch / r->samples_per_second,
         .rate = r->samples_per_second,
         .skipped = skipped,
@@ -147,14 +149,14 @@ enum ls_status ls_run_loop(struct ls_run *run, struct ls_error *err)
         ls_progress_line(run->config->progress, "all %lld steps are done already",
                          (long long)run->steps);
     while (run->step < run->steps && !r->stopped) {
-        double begin = ls_time_monotonic(), waited = 0;
+        double begin = ls_time_monotonic(), waited = 0, comm = run->ranks->seconds;
         float wishes[LS_WISHES];
         make_wishes(run, last_save, wishes);
         LS_TRY(run_step(run, wishes, &waited, err));
         double end = ls_time_monotonic();
         if (run->step == run->first + 1)
             r->first_step = ls_time_since_exec();
-        LS_TRY(note_step(run, end - begin, waited, &skips, err));
+        LS_TRY(note_step(run, end - begin, waited, run->ranks->seconds - comm, &skips, err));
         r->seconds = ls_time_monotonic() - start;
         LS_TRY(after_step(run, &last_save, err));
     }

@@ -98,7 +98,7 @@ static enum ls_status open_program(struct ls_run *run, struct ls_error *err)
     LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, run->ranks->size > 1 ? &run->comm : NULL,
                         &run->exec, err));
     run->result->planned_bytes = ls_exec_bytes(run->exec);
-    return ls_state_open(&run->prog, run->exec, &run->state, err);
+    return ls_state_open(&run->prog, run->exec, run->ranks, &run->state, err);
 }
 
 /* ---- feeds ---- */
@@ -155,13 +155,15 @@ static void say_collectives(const struct ls_run *run)
     for (int i = 0; i < run->prog.nop; i++)
         if (ls_graph_is_collective(run->prog.op[i].kind)) {
             int64_t bytes = ls_graph_bytes(&run->prog, run->prog.op[i].in[0]);
+            if (run->prog.op[i].kind == LS_K_ALL_GATHER)
+                bytes *= run->ranks->size;
             most = bytes > most ? bytes : most;
             sum += bytes;
             n++;
         }
     char how[96], total[24], size[24];
     ls_progress_line(run->config->progress,
-                     "%d ranks: %lld all-reduces of %s a step; the largest, %s: %s",
+                     "%d ranks: %lld collectives of %s a step; the largest, %s: %s",
                      run->ranks->size, (long long)n, ls_format_bytes(sum, total),
                      ls_format_bytes(most, size), ls_comm_describe(run->ranks->data, most, how));
 }

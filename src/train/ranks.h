@@ -12,6 +12,7 @@ struct ls_ranks {
     char **host; /* [size]; NULL with one rank */
     struct ls_comm_world *world;
     struct ls_comm *data; /* all ranks */
+    double seconds;       /* spent so far in the program's collectives: starting, moving, waiting */
 };
 
 /* How the program's collectives run: on the group `data`. `comm` borrows `ranks`. */
@@ -19,6 +20,10 @@ void ls_ranks_exec_comm(struct ls_ranks *ranks, struct ls_exec_comm *comm);
 /* Rank `root`'s bytes to everyone. */
 enum ls_status ls_ranks_broadcast(struct ls_ranks *ranks, void *data, int64_t bytes, int root,
                                   struct ls_error *err);
+/* Slices of `bytes` each, a multiple of 4: rank r's is the r-th of rank 0's `data`, and all of `data` on
+ * every other rank. Sends each to its rank, or with `collect` brings them all to rank 0. */
+enum ls_status ls_ranks_deal(struct ls_ranks *ranks, void *data, int64_t bytes, bool collect,
+                             struct ls_error *err);
 /* Sums `n` (at most 8) doubles over all ranks. */
 enum ls_status ls_ranks_sum(struct ls_ranks *ranks, double *values, int n, struct ls_error *err);
 /* Everyone tells how it fared; all return an error if one failed: that one its own (already in err), the

@@ -35,7 +35,7 @@ static enum ls_status refuse_newer(const struct ls_run *run, struct ls_error *er
 static enum ls_status load(struct ls_run *run, const char *path, struct ls_error *err)
 {
     struct ls_ckpt_state ckpt = {0};
-    ls_state_buffers(run->state, &ckpt);
+    ls_state_tables(run->state, &ckpt);
     LS_TRY(ls_ckpt_load(path, &ckpt, err));
     if (ckpt.seed != run->job->seed)
         return ls_error_set(
@@ -97,15 +97,13 @@ enum ls_status ls_run_restore(struct ls_run *run, struct ls_error *err)
     run->earlier = start.earlier;
     run->control[LS_C_UPDATES] = start.updates;
     run->result->train_loss = start.train_loss;
-    LS_TRY(ls_state_broadcast(run->state, run->ranks, err));
-    LS_TRY(ls_state_write(run->state, err));
+    LS_TRY(ls_state_deal(run->state, err));
     run->control[LS_C_SEED] = (double)run->job->seed;
     return ls_exec_write(run->exec, run->prog.control, run->control, err);
 }
 
-static enum ls_status save(struct ls_run *run, struct ls_error *err)
+static enum ls_status save(struct ls_run *run, double start, struct ls_error *err)
 {
-    double start = ls_time_monotonic();
     struct ls_ckpt_state ckpt = {.step = run->step,
                                  .position = run->step * run->job->train.global_batch,
                                  .updates = (int64_t)run->control[LS_C_UPDATES],
@@ -114,7 +112,7 @@ static enum ls_status save(struct ls_run *run, struct ls_error *err)
                                  .seconds = run->earlier + run->result->seconds,
                                  .train_loss = run->result->train_loss};
     const char *path = NULL;
-    LS_TRY(ls_state_read(run->state, &ckpt, err));
+    ls_state_tables(run->state, &ckpt);
     LS_TRY(ls_ckpt_save(run->ckpt, &ckpt, run->job->checkpoint.keep, &path, err));
     if (ls_ckpt_warning(run->ckpt))
         warn(run->config->progress, ls_ckpt_warning(run->ckpt));
@@ -132,7 +130,9 @@ enum ls_status ls_run_save(struct ls_run *run, struct ls_error *err)
     if (run->saved_step == run->step)
         return LS_OK;
     ls_ranks_activity(run->ranks, LS_COMM_SAVING);
-    LS_TRY(ls_ranks_agree(run->ranks, run->leads ? save(run, err) : LS_OK, err));
+    double start = ls_time_monotonic();
+    LS_TRY(ls_state_collect(run->state, err));
+    LS_TRY(ls_ranks_agree(run->ranks, run->leads ? save(run, start, err) : LS_OK, err));
     run->saved_step = run->step;
     return LS_OK;
 }

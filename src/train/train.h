@@ -32,6 +32,7 @@ struct ls_train_result {
     int64_t steps;             /* finished, earlier runs included */
     double seconds;            /* of this run's loop: steps, evaluations, checkpoints */
     double step_seconds;       /* of it, in steps alone */
+    double comm_seconds;       /* of these, in collectives: starting, moving, waiting for others */
     double samples_per_second; /* this run's samples / step_seconds; 0 if no step was run */
     double first_step;         /* from the start of the process to the end of the first step */
     double train_loss;         /* of the last step; NaN if none */
@@ -55,22 +56,20 @@ int64_t ls_train_steps(const struct ls_job *job, int64_t samples);
 /* Threads for this rank: resources.threads, or `share` if it is not 0, or one for each CPU of its mask. */
 int ls_train_threads(const struct ls_job *job, int share);
 
-/* state.c: the program's parameters and moments as checkpoint tensors. */
+/* state.c: the program's parameters and moments as checkpoint tensors, whole, on rank 0's host. */
 struct ls_state;
+/* All ranks. `prog`, `exec` and `ranks` must outlive it. Errors: NOMEM. */
 enum ls_status ls_state_open(const struct ls_prog *prog, struct ls_exec *exec,
-                             struct ls_state **state, struct ls_error *err);
+                             struct ls_ranks *ranks, struct ls_state **state, struct ls_error *err);
 void ls_state_close(struct ls_state *state);
-/* Sets every parameter's host copy to its initial value and every moment's to zero. */
+/* Rank 0: sets every parameter's host copy to its initial value and every moment's to zero. */
 void ls_state_initialise(struct ls_state *state, uint64_t seed);
 struct ls_ckpt_state;
-/* Points `ckpt` at host copies of all tensors, freshly read from the device: ready to save. */
-enum ls_status ls_state_read(struct ls_state *state, struct ls_ckpt_state *ckpt,
-                             struct ls_error *err);
-/* Points `ckpt` at host buffers to be filled by a load; ls_state_write then sends them. */
-void ls_state_buffers(struct ls_state *state, struct ls_ckpt_state *ckpt);
-enum ls_status ls_state_write(struct ls_state *state, struct ls_error *err);
-/* Rank 0's host buffers to everyone's. */
-enum ls_status ls_state_broadcast(struct ls_state *state, struct ls_ranks *ranks,
-                                  struct ls_error *err);
+/* Rank 0: points `ckpt` at its host copies, to be saved behind a collect or filled before a deal. */
+void ls_state_tables(struct ls_state *state, struct ls_ckpt_state *ckpt);
+/* All ranks: from the devices to rank 0's host copies. */
+enum ls_status ls_state_collect(struct ls_state *state, struct ls_error *err);
+/* All ranks: from rank 0's host copies to all devices, to each what it has: everything, or a slice. */
+enum ls_status ls_state_deal(struct ls_state *state, struct ls_error *err);
 
 #endif

@@ -126,9 +126,9 @@ void ls_metrics_step(struct ls_metrics *m, const struct ls_step_figures *f)
     record(m,
            "{\"type\": \"step\", \"step\": %lld, \"epoch\": %.6f, \"loss\": %s, \"lr\": %.9g, "
            "\"grad_norm\": %s, \"seconds\": %.6f, \"samples_per_second\": %.1f, "
-           "\"data_wait_seconds\": %.6f%s}\n",
+           "\"data_wait_seconds\": %.6f, \"comm_seconds\": %.6f%s}\n",
            (long long)f->step, f->epoch, number(f->loss, loss), f->lr, number(f->grad_norm, norm),
-           f->seconds, f->samples_per_second, f->data_wait,
+           f->seconds, f->samples_per_second, f->data_wait, f->comm,
            f->skipped ? ", \"skipped\": true" : "");
 }
 

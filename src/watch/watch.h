@@ -24,6 +24,7 @@ struct ls_step_figures {
     double seconds;            /* of this step */
     double samples_per_second; /* of this step */
     double data_wait;          /* seconds of it spent waiting for data */
+    double comm;               /* seconds of it spent in collectives, waiting for others included */
     double eta;                /* seconds until the end at the current rate; < 0 unknown */
     double rate;               /* samples per second, smoothed, for people */
     bool skipped;              /* the update was skipped: loss or gradient was not finite */

@@ -78,13 +78,14 @@ static int all_reduce(struct kit *k, int shared, bool in_place, int64_t n, enum 
     return same_everywhere(k, out, bytes, what);
 }
 
-static int reduce_scatter(struct kit *k, int shared, int64_t n, enum ls_comm_type t,
+static int reduce_scatter(struct kit *k, int shared, bool in_place, int64_t n, enum ls_comm_type t,
                           enum ls_comm_op op)
 {
     char what[128];
-    snprintf(what, sizeof what, "reduce-scatter of %lld %s, op %d, %s", (long long)n,
-             number_name(t), op, shared ? "arena" : "private");
-    char *in = k->in[shared], *out = k->out[shared];
+    snprintf(what, sizeof what, "reduce-scatter of %lld %s, op %d, %s%s", (long long)n,
+             number_name(t), op, shared ? "arena" : "private", in_place ? ", in place" : "");
+    char *in = k->in[shared];
+    char *out = in_place ? in + k->me * n * number_size(t) : k->out[shared];
     numbers_fill(in, n * k->n, t, k->me, 2);
     struct ls_comm_request *q;
     if (ls_comm_reduce_scatter(k->c, in, out, n, t, op, &q, &k->r->err) != LS_OK ||
@@ -214,7 +215,7 @@ static int run(struct rank *r)
                         continue;
                     bad = all_reduce(&k, shared, op % 2, n, t, op);
                     if (!bad && n * k.n * 8 <= MEMORY)
-                        bad = reduce_scatter(&k, shared, n, t, op);
+                        bad = reduce_scatter(&k, shared, op % 2, n, t, op);
                 }
             for (int t = LS_COMM_F32; t <= LS_COMM_F64 && !bad; t++) {
                 if ((!types && t != LS_COMM_F32) || n * k.n * 8 > MEMORY)
@@ -222,6 +223,8 @@ static int run(struct rank *r)
                 bad = all_gather(&k, shared, t % 2, n, t) || broadcast(&k, shared, n, t, 0) ||
                       broadcast(&k, shared, n, t, k.n - 1);
             }
+            if (!bad && n * k.n * 8 <= MEMORY)
+                bad = reduce_scatter(&k, shared, true, n, LS_COMM_F32, LS_COMM_SUM);
             if (!bad && n * 12 <= MEMORY)
                 bad = all_reduce(&k, shared, true, n, LS_COMM_F32, LS_COMM_SUM) ||
                       send_recv(&k, shared, n);

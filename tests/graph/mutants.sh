@@ -201,6 +201,16 @@ mutant ranks $g/evaluate.c "evaluation forgets the pins" \
     'p->tensor[out[k]].pinned = p->tensor[op->out[k]].pinned;' ''
 mutant ranks $g/optimize.c "whole parameters with gradients that are terms of a sum" \
     'if (p->tensor[b->grad].place[axis].kind == LS_PLACE_P)' 'if (0)'
+mutant ranks $g/optimize.c "every rank keeps all moments" \
+    'pin_data(p, t, b, 1, whole); return t; } static void update' 'return t; } static void update'
+mutant ranks $g/optimize.c "averages are sliced" \
+    'b->rule != LS_RULE_EMA && p->options.zero' 'p->options.zero'
+mutant ranks $g/optimize.c "every rank keeps the whole reduced gradient" \
+    'pin_data(p, t, b, 1, whole); for' 'pin_data(p, t, b, 4, whole); for'
+mutant ranks $g/convert.c "scattered sums lie on another rank's slice" \
+    'ls_shard_become(s, r, LS_STORE_VIEW, t); p->tensor[r].slice_axis = (int)s->axis; } op->kind = LS_K_REDUCE_SCATTER' 'ls_shard_become(s, r, LS_STORE_VIEW, t); } op->kind = LS_K_REDUCE_SCATTER'
+mutant ranks $g/convert.c "scattered sums take memory of their own" \
+    'if (p->tensor[ls_graph_root(p, t)].persistent) {' 'if (0) {'
 mutant ranks $g/shard.c "dropout is keyed by the column of the slice" \
     'if (op->kind != LS_K_DROPOUT && ' 'if ('
 mutant ranks $g/shard.c "the vocabulary's offset is forgotten" \

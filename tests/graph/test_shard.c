@@ -163,6 +163,37 @@ static void check_data_form(void)
     ls_graph_free(&p);
 }
 
+/* ZeRO 1: what is summed is scattered into the accumulator itself, moments are slices, and parameters
+ * come together behind their update; averages stay whole. */
+static void check_zero_form(void)
+{
+    struct setting s = {"convnet", program_convnet, .data = 2, .micros = 2, .zero = 1};
+    struct ls_prog p;
+    compile(&p, &s, true, NULL);
+    int sliced = 0, averages = 0, moments = 0, inside = 0;
+    for (int b = 0; b < p.nbucket; b++) {
+        const struct ls_bucket *x = &p.bucket[b];
+        averages += x->rule == LS_RULE_EMA;
+        sliced += x->rule != LS_RULE_EMA;
+        moments += x->rule != LS_RULE_EMA && ls_graph_numel(&p, x->m) * 2 == x->n &&
+                   ls_graph_numel(&p, x->v) * 2 == x->n && ls_graph_numel(&p, x->param) == x->n;
+    }
+    for (int i = 0; i < p.nop; i++)
+        inside += p.op[i].kind == LS_K_REDUCE_SCATTER &&
+                  ls_graph_root(&p, p.op[i].in[0]) == ls_graph_root(&p, p.op[i].out[0]);
+    tap_ok(sliced > 1 && averages > 0 && moments == sliced, "ZeRO 1: moments are slices");
+    tap_ok(count(&p, LS_K_REDUCE_SCATTER, LS_SEG_LAST) == sliced && inside == sliced,
+           "ZeRO 1: each of %d gradient buckets is scattered once, in place", sliced);
+    tap_ok(count(&p, LS_K_ALL_REDUCE, LS_SEG_LAST) == averages,
+           "ZeRO 1: each of %d buckets of averages is summed as a whole", averages);
+    tap_ok(count(&p, LS_K_ALL_GATHER, LS_SEG_UPDATE) == sliced &&
+               count(&p, LS_K_ALL_GATHER, ~(unsigned)LS_SEG_UPDATE) == 0,
+           "ZeRO 1: parameters are gathered behind the update, once");
+    tap_ok(count(&p, LS_K_ALL_REDUCE, LS_SEG_UPDATE) == 1,
+           "ZeRO 1: one all-reduce agrees on the step");
+    ls_graph_free(&p);
+}
+
 static void check_mesh_form(void)
 {
     struct setting s = {"wide", program_wide, .data = 2, .tensor = 2, .micros = 2};
@@ -330,6 +361,7 @@ int main(int argc, char **argv)
         }
     if (!*word) {
         check_data_form();
+        check_zero_form();
         check_mesh_form();
         check_errors();
     }

@@ -25,7 +25,7 @@
 {"key of a neighbouring group", "steps = 5;", "steps = 5; momentum = 0.1;",
  "job.cfg:4: found the unknown key train.momentum, expected a key of train; did you mean optimizer.momentum?\n"},
 {"unknown key without a near one", "name = \"t\";", "name = \"t\"; parallel: { zebra = 1; };",
- "job.cfg:1: found the unknown key parallel.zebra, expected one of bucket, all_reduce\n"},
+ "job.cfg:1: found the unknown key parallel.zebra, expected one of bucket, all_reduce, zero\n"},
 {"unknown group", "name = \"t\";", "name = \"t\"; trian: { steps = 1; };",
  "job.cfg:1: found the unknown key trian, expected a key of the top level; did you mean train?\n"},
 {"key in the wrong case", "name = \"t\";", "name = \"t\"; Seed = 1;",
