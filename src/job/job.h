@@ -145,6 +145,10 @@ enum ls_status ls_job_print_json(const struct ls_job *job, FILE *out, struct ls_
 /* Hash of every resolved value that shapes the run's numbers (not paths, checkpoint, resources). */
 uint64_t ls_job_hash(const struct ls_job *job);
 
+/* Adds every resolved value as a line "train.steps=10", layers included, without origins: two jobs that
+ * give the same text are the same job. */
+void ls_job_lines(const struct ls_job *job, struct ls_buf *text);
+
 /* The schema as a mdoc list for lockstep.cfg(5); used by the build, not at run time. */
 void ls_job_print_man(FILE *out);
 
