@@ -9,9 +9,6 @@
 
 #define MEET_DEADLINE    60.0 /* seconds for all ranks to start */
 #define CONNECT_DEADLINE 3.0
-/* Seconds that a collective may wait for a rank. A dead one is noticed at once by its keeper; this is for
- * ranks that hang, and must outlast a slow checkpoint of rank 0. */
-#define WAIT_DEADLINE 300.0
 
 static bool is_set(const char *name)
 {
@@ -22,6 +19,24 @@ static const char *read_env(void *user, const char *name)
 {
     (void)user;
     return getenv(name);
+}
+
+/* Slurm's PMIx must talk of the same tasks as its variables; that of mpirun or of a keeper has its own. */
+static enum ls_status check_slurm(const struct ls_wire_client *c, struct ls_error *err)
+{
+    struct ls_slurm slurm;
+    struct ls_pmix_view view = {.found = true,
+                                .nspace = c->job,
+                                .rank = c->rank,
+                                .size = c->size,
+                                .local_rank = c->local_rank,
+                                .local_size = c->local_size};
+    if (strncmp(c->job, "slurm.", 6) != 0)
+        return LS_OK;
+    LS_TRY(ls_slurm_read(read_env, NULL, &slurm, err));
+    enum ls_status status = ls_slurm_check_pmix(&slurm, &view, NULL, err);
+    ls_slurm_free(&slurm);
+    return status;
 }
 
 /* Nothing above speaks PMIx. That is fine for one process, and never for one of several. */
@@ -72,7 +87,7 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
                                     .host = (const char *const *)ranks->host,
                                     .exchange = ls_wire_exchange,
                                     .arg = c,
-                                    .deadline = WAIT_DEADLINE,
+                                    .deadline = job->recover.hang_kill,
                                     .connect_deadline = CONNECT_DEADLINE,
                                     .is_set = is_set};
     if (status == LS_OK)
@@ -101,8 +116,9 @@ enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
         return alone(err);
     if (status != LS_OK)
         return ls_error_set(err, status, "%s", quiet.message);
+    status = check_slurm(client, err);
     /* Training needs the backend anyway; loaded now, it tells its version. */
-    if (client->size > 1)
+    if (status == LS_OK && client->size > 1)
         status = ls_device_load(plugin_dir, ls_train_device(job), &device, err);
     if (device)
         status = connect_ranks(job, device->version(), client, ranks, err);

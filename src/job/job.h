@@ -122,6 +122,10 @@ struct ls_job {
     } checkpoint;
 
     struct {
+        double hang_kill; /* seconds that others wait for a rank in one collective */
+    } recover;
+
+    struct {
         enum ls_device_type device;
         int64_t threads; /* LS_JOB_AUTO: as many as this process may use */
     } resources;

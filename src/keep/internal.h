@@ -24,6 +24,7 @@ struct ls_keeper {
     struct ls_wire_server *server;
     struct ls_wire_map map;
     int me;                   /* number of this keeper */
+    bool common;              /* the error with which it cannot start is that of all keepers */
     char **host;              /* [n_keepers] */
     struct ls_worker *worker; /* [config->workers] */
     int running;
