@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/worker.h"
 #include "comm/comm.h"
+#include "keep/keep.h"
 #include "wire/wire.h"
 
 #include <link.h>
@@ -19,7 +20,8 @@ static bool relevant(const char *variable)
 {
     static const char *const prefixes[] = {"UCX_", "NCCL_", "OMP_",    "GOMP_",
                                            "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
-    static const char *const own[] = {"LOCKSTEP_RECORD_FD=", "LOCKSTEP_THREADS="};
+    static const char *const own[] = {LS_RECORD_FD_VARIABLE "=",
+                                      "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strncmp(variable, own[i], strlen(own[i])))
             return false;

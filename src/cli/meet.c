@@ -1,6 +1,7 @@
 /* How a worker meets the other ranks: PMIx, fingerprint, communicators; PMIx is left before training. */
 #include "cli/cli.h"
 #include "cli/worker.h"
+#include "keep/keep.h"
 #include "topo/topo.h"
 #include "wire/wire.h"
 
@@ -109,7 +110,8 @@ enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
     *ranks = (struct ls_ranks){.size = 1};
     if (!getenv("PMIX_NAMESPACE"))
         return alone(err);
-    double start = ls_time_monotonic();
+    const char *began = getenv(LS_KEEP_BEGAN_VARIABLE);
+    double start = began ? strtod(began, NULL) : ls_time_monotonic();
     enum ls_status status =
         ls_wire_client_open(getenv("SLURMD_NODENAME"), MEET_DEADLINE, &client, &quiet);
     if (status == LS_ERR_NOTFOUND)
@@ -123,7 +125,7 @@ enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
     if (device)
         status = connect_ranks(job, device->version(), client, ranks, err);
     ranks->bootstrap = ls_time_monotonic() - start;
-    if (status != LS_OK && !getenv("LOCKSTEP_RECORD_FD"))
+    if (status != LS_OK && !getenv(LS_RECORD_FD_VARIABLE))
         ls_wire_client_abort(client, ls_cli_exit_code(status),
                              err->message); /* no keeper above: end the others through PMIx */
     ls_wire_client_close(client);

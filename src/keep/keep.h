@@ -32,6 +32,8 @@ bool ls_record_read(const char *text, size_t n, struct ls_record *record);
 #define LS_KEEP_SIGNAL SIGRTMIN
 /* The descriptor for the record, by number, in the worker's environment. */
 #define LS_RECORD_FD_VARIABLE "LOCKSTEP_RECORD_FD"
+/* When its keeper began to look for the others: seconds of the monotonic clock. */
+#define LS_KEEP_BEGAN_VARIABLE "LOCKSTEP_BEGAN"
 
 /* ---- which CPUs for which worker ---- */
 

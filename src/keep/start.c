@@ -152,16 +152,18 @@ static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w,
     int n = 0;
     while ((*block)[n])
         n++;
-    char **longer = ls_arena_alloc(arena, ((size_t)n + 3) * sizeof *longer);
+    char **longer = ls_arena_alloc(arena, ((size_t)n + 4) * sizeof *longer);
+    char *began = ls_arena_printf(arena, LS_KEEP_BEGAN_VARIABLE "=%.6f", k->began);
     char *record = ls_arena_printf(arena, LS_RECORD_FD_VARIABLE "=%d", fd);
     /* Unbound workers share the CPUs: each takes its part, or they would all start a thread on each. */
     int threads = CPU_COUNT(&w->cpus) / (w->bound ? 1 : k->config->workers);
     char *share = ls_arena_printf(arena, "LOCKSTEP_THREADS=%d", threads > 0 ? threads : 1);
-    if (!longer || !record || !share)
+    if (!longer || !record || !share || !began)
         return ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
     memcpy(longer, *block, (size_t)n * sizeof *longer);
     longer[n] = record;
     longer[n + 1] = share;
+    longer[n + 2] = began;
     *env = longer;
     return LS_OK;
 }
@@ -239,6 +241,7 @@ static void print_layout(const struct ls_keeper *k)
 enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *c = k->config;
+    k->began = ls_time_monotonic();
     LS_TRY(c->step ? meet_keepers(k, err) : meet_nobody(k, err));
     k->worker = calloc((size_t)c->workers, sizeof *k->worker);
     k->records = calloc((size_t)k->map.size, sizeof *k->records);

@@ -10,7 +10,7 @@
 struct ls_ranks {
     int rank, size;
     char **host;      /* [size]; NULL with one rank */
-    double bootstrap; /* seconds from PMIx_Init to communicators that are ready, on this rank */
+    double bootstrap; /* seconds from the first PMIx call to communicators that are ready */
     struct ls_comm_world *world;
     struct ls_comm *data; /* all ranks */
 };

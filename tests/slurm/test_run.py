@@ -448,16 +448,20 @@ class TimeLimit:
     def text(self):
         return output(self.scratch, f"many-nodes-{self.job}.out")
 
+    def saved(self):
+        return max((int(n[5:]) for n in os.listdir(self.scratch("many-nodes.ckpt"))
+                    if re.fullmatch(r"step-\d+", n)), default=0)
+
     def check(self):
+        # On a slow machine it may have been told, and have come back, more than once by now.
         wait_for(lambda: "requeue 1" in self.text(), "the time limit: saved and requeued", 90)
         tap.ok("on signal 10; saving" in self.text() and "requeue 1" in self.text(),
                "the time limit: Slurm's signal came, the job saved and asked to be started again", self.text())
-        folder = self.scratch("many-nodes.ckpt")
-        saved = max((int(n[5:]) for n in os.listdir(folder) if re.fullmatch(r"step-\d+", n)), default=0)
+        saved = self.saved()
         set_length(self.scratch, "many-nodes", saved + 5)
         tap.same(wait_state(self.c, self.job, ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")), "COMPLETED",
                  "the time limit: the second run finishes")
-        tap.ok("resumed from" in self.text() and f"done after {saved + 5} steps" in self.text(),
+        tap.ok("resumed from" in self.text() and "done after" in self.text() and self.saved() >= saved + 5,
                "the time limit: from where the first one was", self.text())
 
 
