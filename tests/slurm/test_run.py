@@ -303,8 +303,11 @@ def test_refusals(c, scratch):
                                               f"{run} relative.cfg"), 1,
             "rank 1 on n1 failed first: ", "train-images")
     refused("a worker that dies before it has met anyone",
-            on_one("n2", f"exec {doomed(scratch)} run {job}", f"{run} {job}"), 137,
+            on_one("n2", f"exec {with_worker(scratch, 'doomed', 'kill -9 $$')} run {job}", f"{run} {job}"), 137,
             "rank 2 on n2 failed first: killed by signal 9")
+    refused("a worker that ends with 0 and has done nothing",
+            on_one("n2", f"exec {with_worker(scratch, 'idle', 'exit 0')} run {job}", f"{run} {job}"), 1,
+            "rank 2 on n2 failed first: exited with status 0 and left no completion record")
 
 
 def copy_programs(scratch, name):
@@ -327,12 +330,13 @@ def other_build(scratch):
     return program
 
 
-def doomed(scratch):
-    program = copy_programs(scratch, "doomed")
-    path = scratch("doomed", "lockstep-worker")
+def with_worker(scratch, name, script):
+    """The launcher beside a worker program that is this line of shell."""
+    program = copy_programs(scratch, name)
+    path = scratch(name, "lockstep-worker")
     os.remove(path)
     with open(path, "w") as f:
-        f.write("#!/bin/sh\nkill -9 $$\n")
+        f.write(f"#!/bin/sh\n{script}\n")
     os.chmod(path, 0o755)
     return program
 
