@@ -93,9 +93,9 @@ def losses(path):
 
 
 def last_line(text):
-    """The last line of ours: srun adds its own, among them those that begin with its name."""
-    lines = [x for x in text.splitlines()
-             if x.strip() and not re.match(r"srun:|slurmstepd:|\[\d+\]|salloc:", x)]
+    """The last line of ours: srun adds its own, and PMIx and libevent complain of clients that were killed."""
+    others = r"srun:|slurmstepd\S*:|salloc:|\[warn\]|\[\S+:\d+\] PMIX ERROR"
+    lines = [x for x in text.splitlines() if x.strip() and not re.match(others, x)]
     return lines[-1] if lines else ""
 
 
