@@ -10,5 +10,6 @@ EXTRA_PROGRAMS += benchmarks/allreduce
 benchmarks_allreduce_SOURCES = benchmarks/allreduce.c
 benchmarks_allreduce_LDADD = libls_comm.la libls_base.la $(UCX_LIBS)
 CLEANFILES += benchmarks/allreduce
-EXTRA_DIST += benchmarks/peer_allreduce_mpi.c benchmarks/peer_allreduce_gloo.py
+EXTRA_DIST += benchmarks/peer_allreduce_mpi.c benchmarks/peer_allreduce_gloo.py \
+	benchmarks/peer_boot_mpi.c
 EXTRA_DIST += benchmarks/run benchmarks/peer_mlp.py benchmarks/peer_start.py benchmarks/README.md

@@ -37,6 +37,8 @@ char *ls_cli_worker_path(void);
 bool ls_cli_number(const char *text, int *value);
 /* Reads the job, printing all problems; returns an exit code. */
 int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job);
+/* The word of parallel.all_reduce: "auto", "staged", ... */
+const char *ls_cli_all_reduce(const struct ls_job *job);
 /* Sets what the OpenMP runtime of the CPU backend reads when it is loaded; how it waits is the user's to
  * overrule. */
 void ls_cli_prepare_threads(int count);

@@ -15,6 +15,6 @@ libls_cli_la_SOURCES = \
 libls_cli_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
 # What only the worker program is made of.
 noinst_LTLIBRARIES += libls_worker.la
-libls_worker_la_SOURCES = src/cli/worker.h src/cli/worker.c src/cli/meet.c
+libls_worker_la_SOURCES = src/cli/worker.h src/cli/worker.c src/cli/meet.c src/cli/fingerprint.c
 libls_worker_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 EXTRA_DIST += src/cli/README.md

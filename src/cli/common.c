@@ -116,3 +116,13 @@ void ls_cli_prepare_threads(int count)
     snprintf(threads, sizeof threads, "%d", count);
     setenv("OMP_NUM_THREADS", threads, 1);
 }
+
+const char *ls_cli_all_reduce(const struct ls_job *job)
+{
+    static const char *const words[] = {[LS_REDUCE_AUTO] = "auto",
+                                        [LS_REDUCE_STAGED] = "staged",
+                                        [LS_REDUCE_EXCHANGE] = "exchange",
+                                        [LS_REDUCE_HALVING] = "halving",
+                                        [LS_REDUCE_RING] = "ring"};
+    return words[job->parallel.all_reduce];
+}

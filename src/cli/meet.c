@@ -1,74 +1,43 @@
 /* How a worker meets the other ranks: PMIx, fingerprint, communicators; PMIx is left before training. */
 #include "cli/cli.h"
 #include "cli/worker.h"
+#include "keep/keep.h"
 #include "topo/topo.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
-
 #define MEET_DEADLINE    60.0 /* seconds for all ranks to start */
 #define CONNECT_DEADLINE 3.0
-/* Seconds that a collective may wait for a rank. A dead one is noticed at once by its keeper; this is for
- * ranks that hang, and must outlast a slow checkpoint of rank 0. */
-#define WAIT_DEADLINE 300.0
-
-extern char **environ;
 
 static bool is_set(const char *name)
 {
     return getenv(name) != NULL;
 }
 
-/* Settings that must be the same on all ranks, or they talk past each other. */
-static bool relevant(const char *variable)
-{
-    static const char *const prefixes[] = {"UCX_", "NCCL_", "OMP_",    "GOMP_",
-                                           "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
-    static const char *const own[] = {"LOCKSTEP_RECORD_FD=", "LOCKSTEP_THREADS="};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!strncmp(variable, own[i], strlen(own[i])))
-            return false;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
-            return true;
-    return false;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static enum ls_status write_fingerprint(const struct ls_job *job, struct ls_buf *text,
-                                        struct ls_error *err)
-{
-    char pmix[64];
-    ls_buf_init(text, (size_t)1 << 19);
-    ls_buf_printf(text, "lockstep=%s\npmix=%s\nucx=%s\njob=%016llx\n", PACKAGE_VERSION,
-                  ls_wire_pmix_version(pmix), ls_comm_ucx_version(),
-                  (unsigned long long)ls_job_hash(job));
-    int n = 0;
-    while (environ[n])
-        n++;
-    char **sorted = malloc(((size_t)n + 1) * sizeof *sorted);
-    if (!sorted)
-        return ls_error_set(err, LS_ERR_NOMEM, "comparing the ranks");
-    memcpy(sorted, environ, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_text);
-    for (int i = 0; i < n; i++)
-        if (relevant(sorted[i]))
-            ls_buf_printf(text, "%s\n", sorted[i]);
-    free(sorted);
-    return text->failed ? ls_error_set(err, LS_ERR_NOMEM, "comparing the ranks") : LS_OK;
-}
-
 static const char *read_env(void *user, const char *name)
 {
     (void)user;
     return getenv(name);
+}
+
+/* Slurm's PMIx must talk of the same tasks as its variables; that of mpirun or of a keeper has its own. */
+static enum ls_status check_slurm(const struct ls_wire_client *c, struct ls_error *err)
+{
+    struct ls_slurm slurm;
+    struct ls_pmix_view view = {.found = true,
+                                .nspace = c->job,
+                                .rank = c->rank,
+                                .size = c->size,
+                                .local_rank = c->local_rank,
+                                .local_size = c->local_size};
+    if (strncmp(c->job, "slurm.", 6) != 0)
+        return LS_OK;
+    LS_TRY(ls_slurm_read(read_env, NULL, &slurm, err));
+    enum ls_status status = ls_slurm_check_pmix(&slurm, &view, NULL, err);
+    ls_slurm_free(&slurm);
+    return status;
 }
 
 /* Nothing above speaks PMIx. That is fine for one process, and never for one of several. */
@@ -90,11 +59,12 @@ static enum ls_status alone(struct ls_error *err)
     return status;
 }
 
-static enum ls_status connect_ranks(const struct ls_job *job, struct ls_wire_client *c,
-                                    struct ls_ranks *ranks, struct ls_error *err)
+static enum ls_status connect_ranks(const struct ls_job *job, const char *device,
+                                    struct ls_wire_client *c, struct ls_ranks *ranks,
+                                    struct ls_error *err)
 {
     struct ls_buf text;
-    enum ls_status status = write_fingerprint(job, &text, err);
+    enum ls_status status = ls_worker_fingerprint(job, device, &text, err);
     if (status == LS_OK)
         status = ls_wire_fingerprint(ls_wire_exchange, c, text.data, c->host, c->size, err);
     ls_buf_free(&text);
@@ -118,42 +88,45 @@ static enum ls_status connect_ranks(const struct ls_job *job, struct ls_wire_cli
                                     .host = (const char *const *)ranks->host,
                                     .exchange = ls_wire_exchange,
                                     .arg = c,
-                                    .deadline = WAIT_DEADLINE,
+                                    .deadline = job->recover.hang_kill,
                                     .connect_deadline = CONNECT_DEADLINE,
                                     .is_set = is_set};
     if (status == LS_OK)
         status = ls_comm_open(&config, &ranks->world, err);
     if (status == LS_OK)
         status = ls_comm_group(ranks->world, "data", all, c->size, &ranks->data, err);
-    static const char *const algorithms[] = {[LS_REDUCE_AUTO] = "auto",
-                                             [LS_REDUCE_STAGED] = "staged",
-                                             [LS_REDUCE_EXCHANGE] = "exchange",
-                                             [LS_REDUCE_HALVING] = "halving",
-                                             [LS_REDUCE_RING] = "ring"};
     if (status == LS_OK)
-        status = ls_comm_choose(ranks->data, algorithms[job->parallel.all_reduce], err);
+        status = ls_comm_choose(ranks->data, ls_cli_all_reduce(job), err);
     free(all);
     return status;
 }
 
-enum ls_status ls_worker_meet(const struct ls_job *job, struct ls_ranks *ranks,
-                              struct ls_error *err)
+enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
+                              struct ls_ranks *ranks, struct ls_error *err)
 {
+    const struct ls_device_api *device = NULL;
     struct ls_wire_client *client = NULL;
     struct ls_error quiet = {0};
     *ranks = (struct ls_ranks){.size = 1};
     if (!getenv("PMIX_NAMESPACE"))
         return alone(err);
+    const char *began = getenv(LS_KEEP_BEGAN_VARIABLE);
+    double start = began ? strtod(began, NULL) : ls_time_monotonic();
     enum ls_status status =
         ls_wire_client_open(getenv("SLURMD_NODENAME"), MEET_DEADLINE, &client, &quiet);
     if (status == LS_ERR_NOTFOUND)
         return alone(err);
     if (status != LS_OK)
         return ls_error_set(err, status, "%s", quiet.message);
-    if (client->size > 1)
-        status = connect_ranks(job, client, ranks, err);
-    if (status != LS_OK && !getenv("LOCKSTEP_RECORD_FD"))
-        ls_wire_client_abort(client, 1,
+    status = check_slurm(client, err);
+    /* Training needs the backend anyway; loaded now, it tells its version. */
+    if (status == LS_OK && client->size > 1)
+        status = ls_device_load(plugin_dir, ls_train_device(job), &device, err);
+    if (device)
+        status = connect_ranks(job, device->version(), client, ranks, err);
+    ranks->bootstrap = ls_time_monotonic() - start;
+    if (status != LS_OK && !getenv(LS_RECORD_FD_VARIABLE))
+        ls_wire_client_abort(client, ls_cli_exit_code(status),
                              err->message); /* no keeper above: end the others through PMIx */
     ls_wire_client_close(client);
     return status;

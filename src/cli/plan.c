@@ -1,6 +1,7 @@
 /* `lockstep plan`: what a job needs and does, without running a step: parameters, FLOPs, memory by role;
  * and the program after any pass. */
 #include "cli/cli.h"
+#include "comm/comm.h"
 #include "data/data.h"
 #include "model/model.h"
 #include "train/train.h"
@@ -15,6 +16,7 @@ static const char help_head[] =
     "Show parameters, FLOPs per step and memory by role of the program of JOB.cfg.\n"
     "\n"
     "  -n, --ranks N        of one rank among N (default 1)\n"
+    "      --nodes M        that lie on M nodes (default 1): how collectives run follows from it\n"
     "  -s, --set KEY=VALUE  override one value\n"
     "      --print PASS     print the program as text after PASS instead\n"
     "      --json           print the plan as one JSON record\n"
@@ -29,6 +31,7 @@ struct plan {
     struct ls_prog prog;
     const char *print; /* a pass, or NULL */
     int ranks;         /* along the data axis */
+    int nodes;         /* on which they lie */
     bool json;
 };
 
@@ -67,6 +70,69 @@ static int64_t rule_count(const struct ls_prog *p, bool statistics)
     return n;
 }
 
+/* ---- collectives ---- */
+
+struct exchange {
+    enum ls_kind kind;
+    int64_t bytes; /* of the whole vector */
+    int times;     /* so many of these in a row */
+    char how[96];
+};
+
+/* The collectives of a step in their order; equal neighbours are one entry. */
+static enum ls_status find_exchanges(const struct plan *plan, struct exchange **found, int *n,
+                                     struct ls_error *err)
+{
+    static const enum ls_comm_kind kinds[] = {[LS_K_ALL_REDUCE] = LS_COMM_ALL_REDUCE,
+                                              [LS_K_REDUCE_SCATTER] = LS_COMM_REDUCE_SCATTER,
+                                              [LS_K_ALL_GATHER] = LS_COMM_ALL_GATHER};
+    const struct ls_prog *p = &plan->prog;
+    const char *algorithm = ls_cli_all_reduce(plan->job);
+    int cap = 0;
+    for (int i = 0; i < p->nop && plan->ranks > 1; i++) {
+        const struct ls_op *op = &p->op[i];
+        if (!ls_graph_is_collective(op->kind) || op->kind == LS_K_SEND)
+            continue;
+        int whole = op->kind == LS_K_ALL_GATHER ? op->out[0] : op->in[0];
+        struct exchange e = {.kind = op->kind, .bytes = ls_graph_bytes(p, whole), .times = 1};
+        if (*n && (*found)[*n - 1].kind == e.kind && (*found)[*n - 1].bytes == e.bytes) {
+            (*found)[*n - 1].times++;
+            continue;
+        }
+        LS_TRY(ls_comm_explain(kinds[e.kind], plan->ranks, plan->nodes, algorithm, e.bytes, e.how,
+                               err));
+        if (!ls_grow(found, &cap, *n + 1, sizeof **found))
+            return ls_error_set(err, LS_ERR_NOMEM, "listing the collectives");
+        (*found)[(*n)++] = e;
+    }
+    return LS_OK;
+}
+
+static void print_exchanges(const struct plan *plan, const struct exchange *e, int n)
+{
+    char bytes[24];
+    if (n)
+        printf("\n%-14s  %5s  %10s  how (parallel.all_reduce = \"%s\")\n", "collective", "times",
+               "bytes", ls_cli_all_reduce(plan->job));
+    for (int i = 0; i < n; i++)
+        printf("%-14s  %5d  %10s  %s\n", ls_graph_kind(e[i].kind)->name, e[i].times,
+               ls_format_bytes(e[i].bytes, bytes), e[i].how);
+}
+
+static json_t *json_exchanges(const struct exchange *e, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *o = json_object();
+        json_object_set_new(o, "kind", json_string(ls_graph_kind(e[i].kind)->name));
+        json_object_set_new(o, "times", json_integer(e[i].times));
+        json_object_set_new(o, "bytes", json_integer(e[i].bytes));
+        json_object_set_new(o, "how", json_string(e[i].how));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 static void print_table(const struct plan *plan, int64_t steps, int64_t micros, int64_t workspace)
 {
     const struct ls_prog *p = &plan->prog;
@@ -81,13 +147,9 @@ static void print_table(const struct plan *plan, int64_t steps, int64_t micros, 
            ls_format_count(plan->job->train.global_batch, count), (long long)micros,
            (long long)p->options.micro_batch);
     printf("FLOPs per step    %16.3e\n", step_flops(p, micros));
-    int collectives = 0;
-    for (int i = 0; i < p->nop; i++)
-        collectives += ls_graph_is_collective(p->op[i].kind);
     if (plan->ranks > 1)
-        printf(
-            "ranks             %16d  (%d collectives a step; how is chosen by size and layout)\n",
-            plan->ranks, collectives);
+        printf("ranks             %16d  (on %d node%s)\n", plan->ranks, plan->nodes,
+               plan->nodes > 1 ? "s" : "");
     printf("buckets           %16d  (at most %s each)\n\n", p->nbucket,
            ls_format_bytes(plan->job->parallel.bucket, bytes));
     printf("%-12s  %12s  %s\n", "memory", "bytes", "what");
@@ -107,7 +169,8 @@ static void print_table(const struct plan *plan, int64_t steps, int64_t micros, 
     printf("%-12s  %12s\n", "total", ls_format_bytes(total, bytes));
 }
 
-static void print_json(const struct plan *plan, int64_t steps, int64_t micros, int64_t workspace)
+static void print_json(const struct plan *plan, int64_t steps, int64_t micros, int64_t workspace,
+                       const struct exchange *exchange, int nexchange)
 {
     const struct ls_prog *p = &plan->prog;
     json_t *memory = json_object(), *o = json_object();
@@ -127,6 +190,9 @@ static void print_json(const struct plan *plan, int64_t steps, int64_t micros, i
     json_object_set_new(o, "micro_batch", json_integer(p->options.micro_batch));
     json_object_set_new(o, "flops_per_step", json_real(step_flops(p, micros)));
     json_object_set_new(o, "buckets", json_integer(p->nbucket));
+    json_object_set_new(o, "ranks", json_integer(plan->ranks));
+    json_object_set_new(o, "nodes", json_integer(plan->nodes));
+    json_object_set_new(o, "collectives", json_exchanges(exchange, nexchange));
     json_object_set_new(o, "memory_bytes", memory);
     json_dumpf(o, stdout, JSON_INDENT(2));
     putchar('\n');
@@ -159,11 +225,17 @@ static enum ls_status show(struct plan *plan, const struct ls_dataset *set, stru
         workspace -= plan->prog.arena_bytes[r];
     int64_t micros = job->train.global_batch / plan->prog.options.micro_batch;
     int64_t steps = ls_train_steps(job, set->n);
-    if (plan->json)
-        print_json(plan, steps, micros, workspace);
-    else
+    struct exchange *exchange = NULL;
+    int nexchange = 0;
+    enum ls_status status = find_exchanges(plan, &exchange, &nexchange, err);
+    if (status == LS_OK && plan->json)
+        print_json(plan, steps, micros, workspace, exchange, nexchange);
+    else if (status == LS_OK) {
         print_table(plan, steps, micros, workspace);
-    return LS_OK;
+        print_exchanges(plan, exchange, nexchange);
+    }
+    free(exchange);
+    return status;
 }
 
 static int plan_job(struct plan *plan)
@@ -219,11 +291,14 @@ static void print_help(void)
 
 int ls_cli_plan(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"ranks", required_argument, NULL, 'n'}, {"set", required_argument, NULL, 's'},
-        {"print", required_argument, NULL, 'p'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},        {0}};
-    struct plan plan = {.ranks = 1};
+    static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
+                                          {"nodes", required_argument, NULL, 'm'},
+                                          {"set", required_argument, NULL, 's'},
+                                          {"print", required_argument, NULL, 'p'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
+    struct plan plan = {.ranks = 1, .nodes = 1};
     struct ls_job *job = NULL;
     const char **sets = calloc((size_t)argc + 1, sizeof *sets);
     int nsets = 0, code = sets ? -1 : LS_EXIT_FAILED;
@@ -232,6 +307,10 @@ int ls_cli_plan(int argc, char **argv)
         case 'n':
             if (!ls_cli_number(optarg, &plan.ranks))
                 code = usage("-n expects a number of ranks from 1 to 65536, found ", optarg);
+            break;
+        case 'm':
+            if (!ls_cli_number(optarg, &plan.nodes))
+                code = usage("--nodes expects a number of nodes from 1 to 65536, found ", optarg);
             break;
         case 's':
             sets[nsets++] = optarg;
@@ -253,6 +332,9 @@ int ls_cli_plan(int argc, char **argv)
         }
     if (code < 0 && argc - optind != 1)
         code = usage("expected one job description", "");
+    if (code < 0 && plan.nodes > plan.ranks)
+        code =
+            usage("expected at least one rank on each of the nodes; give more ranks with -n", "");
     if (code < 0)
         code = ls_cli_read_job(argv[optind], sets, nsets, &job);
     if (job) {

@@ -66,30 +66,52 @@ static int become_worker(const struct launch *l)
 
 /* ---- ranks of this task ---- */
 
-static int keep(const struct launch *l, int workers, bool under_pmix)
+/* A keeper with `config`, which only lacks what all keepers have alike. */
+static int keep(const struct launch *l, struct ls_keep_config config)
 {
     struct ls_error err = {0};
     int code = LS_EXIT_FAILED, signals = open_signals();
     const char *tmpdir = getenv("TMPDIR");
-    struct ls_keep_config config = {.program = l->worker,
-                                    .argv = l->argv,
-                                    .workers = workers,
-                                    .bind = l->options.bind,
-                                    .host = l->slurm.node_name,
-                                    .under_pmix = under_pmix,
-                                    .tmpdir = tmpdir && *tmpdir ? tmpdir : "/tmp",
-                                    .out = stderr,
-                                    .quiet = l->options.quiet};
     if (signals < 0) {
         ls_cli_error("cannot watch for signals: %s", strerror(errno));
         return LS_EXIT_FAILED;
     }
+    config.program = l->worker;
+    config.argv = l->argv;
+    config.bind = l->options.bind;
+    config.host = l->slurm.node_name;
+    config.tmpdir = tmpdir && *tmpdir ? tmpdir : "/tmp";
+    config.out = stderr;
+    config.quiet = l->options.quiet;
     enum ls_status status = ls_keep_run(&config, signals, &code, &err);
     if (status != LS_OK) {
-        ls_cli_error("%s", err.message);
+        if (err.message[0])
+            ls_cli_error("%s", err.message);
         code = ls_cli_exit_code(status);
     }
     return code;
+}
+
+/* Are there other tasks of a step that may wait for this one? A name with another job in it is inherited. */
+static bool others_wait(void)
+{
+    static const char head[] = "slurm.pmix.";
+    const char *nspace = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID");
+    size_t n = sizeof head - 1;
+    if (!nspace || strncmp(nspace, head, n) != 0)
+        return false;
+    return !job || (!strncmp(nspace + n, job, strlen(job)) && nspace[n + strlen(job)] == '.');
+}
+
+/* This task cannot start. Others hear why, and one of them tells. */
+static int give_up(struct launch *l, const struct ls_error *why)
+{
+    if (!others_wait()) {
+        ls_cli_error("%s", why->message);
+        return ls_cli_exit_code(why->status);
+    }
+    l->slurm.node_name = getenv("SLURMD_NODENAME");
+    return keep(l, (struct ls_keep_config){.refusal = why, .step = &l->slurm});
 }
 
 /* ---- in a step: PMIx must know the other tasks ---- */
@@ -124,7 +146,8 @@ static int run_in_step(struct launch *l)
             ls_cli_error("%s", err.message);
         return LS_EXIT_ENV;
     }
-    return keep(l, o->per_task ? o->per_task : 1, pmix && l->slurm.ntasks > 1);
+    return keep(l, (struct ls_keep_config){.workers = o->per_task ? o->per_task : 1,
+                                           .step = pmix && l->slurm.ntasks > 1 ? &l->slurm : NULL});
 }
 
 /* ---- in an allocation: start our own step ---- */
@@ -181,10 +204,8 @@ static int launch(struct launch *l)
     const struct ls_run_options *o = &l->options;
     struct ls_error err = {0};
     enum ls_status status = ls_slurm_read(read_env, NULL, &l->slurm, &err);
-    if (status != LS_OK) {
-        ls_cli_error("%s", err.message);
-        return ls_cli_exit_code(status);
-    }
+    if (status != LS_OK)
+        return give_up(l, &err);
     for (int i = 0; i < l->slurm.nwarnings && l->slurm.proc_id <= 0; i++)
         ls_cli_error("warning: %s", l->slurm.warnings[i]);
     if (l->slurm.place == LS_SLURM_STEP)
@@ -192,20 +213,37 @@ static int launch(struct launch *l)
     if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)
         return start_step(l);
     int ranks = o->ranks ? o->ranks : o->per_task ? o->per_task : 1;
-    return ranks == 1 ? become_worker(l) : keep(l, ranks, false);
+    return ranks == 1 ? become_worker(l) : keep(l, (struct ls_keep_config){.workers = ranks});
+}
+
+/* Reads the job without a word: the first problems go with the error, to whoever tells it. USAGE. */
+static enum ls_status read_job(const struct ls_run_options *o, struct ls_job **job,
+                               struct ls_error *err)
+{
+    struct ls_buf problems;
+    struct ls_error why = {0};
+    ls_buf_init(&problems, (size_t)1 << 20);
+    enum ls_status status = ls_job_read(o->path, o->sets, o->nsets, job, &problems, &why);
+    if (status != LS_OK)
+        status = ls_error_set(err, LS_ERR_USAGE, "%.*s%.200s", 800,
+                              problems.data ? problems.data : "", why.message);
+    ls_buf_free(&problems);
+    return status;
 }
 
 int ls_cli_run(int argc, char **argv)
 {
-    struct launch l = {0};
+    struct launch l = {.argv = argv};
     struct ls_job *job = NULL;
+    struct ls_error err = {0};
     int code = ls_run_options_parse(argc, argv, &l.options);
     /* Mistakes in the job are told once, here, before anything is started. */
-    if (code < 0)
+    if (code < 0 && !others_wait())
         code = ls_cli_read_job(l.options.path, l.options.sets, l.options.nsets, &job);
+    else if (code < 0 && read_job(&l.options, &job, &err) != LS_OK)
+        code = give_up(&l, &err);
     if (job) {
         l.worker = ls_cli_worker_path();
-        l.argv = argv;
         code = l.worker ? launch(&l) : LS_EXIT_FAILED;
     }
     ls_job_free(job);

@@ -70,14 +70,14 @@ static int64_t peak_memory(void)
     return (int64_t)usage.ru_maxrss * 1024;
 }
 
-static bool print_json(const char *status, const struct ls_train_result *r, int ranks,
-                       const char *message)
+static bool print_json(const char *status, const struct ls_train_result *r,
+                       const struct ls_ranks *ranks, const char *message)
 {
     json_t *o = json_object();
     json_object_set_new(o, "status", json_string(status));
     if (message)
         json_object_set_new(o, "message", json_string(message));
-    json_object_set_new(o, "ranks", json_integer(ranks));
+    json_object_set_new(o, "ranks", json_integer(ranks->size));
     json_object_set_new(o, "steps", json_integer(r->steps));
     json_object_set_new(o, "seconds", number(r->seconds));
     json_object_set_new(o, "train_loss", number(r->train_loss));
@@ -86,6 +86,7 @@ static bool print_json(const char *status, const struct ls_train_result *r, int 
     json_object_set_new(o, "samples_per_second", number(r->samples_per_second));
     json_object_set_new(o, "step_seconds", number(r->step_seconds));
     json_object_set_new(o, "comm_seconds", number(r->comm_seconds));
+    json_object_set_new(o, "bootstrap_seconds", number(ranks->size > 1 ? ranks->bootstrap : NAN));
     json_object_set_new(o, "first_step_seconds", number(r->first_step));
     json_object_set_new(o, "skipped_steps", json_integer(r->skipped));
     json_object_set_new(o, "planned_memory_bytes", json_integer(r->planned_bytes));
@@ -184,7 +185,7 @@ static int finish(struct worker *w, enum ls_status status, const char *message)
         tell(w, message);
     if (w->ranks.rank == 0 && w->options.json) {
         const char *word = status != LS_OK ? "failed" : w->result.stopped ? "stopped" : "done";
-        if (!print_json(word, &w->result, w->ranks.size, status != LS_OK ? message : NULL) &&
+        if (!print_json(word, &w->result, &w->ranks, status != LS_OK ? message : NULL) &&
             code == LS_EXIT_OK)
             code = LS_EXIT_FAILED;
     } else if (w->ranks.rank == 0 && status == LS_OK)
@@ -207,7 +208,7 @@ static int work(struct worker *w)
     w->threads = ls_train_threads(w->job, share ? (int)strtol(share, NULL, 10) : 0);
     ls_cli_prepare_threads(w->threads);
     catch_signals(w->kept);
-    enum ls_status status = ls_worker_meet(w->job, &w->ranks, &err);
+    enum ls_status status = ls_worker_meet(w->job, w->plugins, &w->ranks, &err);
     if (status == LS_OK && w->ranks.rank == 0 && !w->options.quiet) {
         w->progress.out = stderr;
         w->progress.terminal = isatty(STDERR_FILENO) == 1;

@@ -9,8 +9,12 @@ int ls_cli_worker(int argc, char **argv);
 
 /* Meets the other ranks if something started this process among several; else ranks->size is 1. Errors
  * leave `ranks` fit for ls_worker_leave. */
-enum ls_status ls_worker_meet(const struct ls_job *job, struct ls_ranks *ranks,
-                              struct ls_error *err);
+enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
+                              struct ls_ranks *ranks, struct ls_error *err);
+/* fingerprint.c: what must be the same on all ranks, one "key=value" a line: versions, `device` being that
+ * of the backend; the program's build id; the job; settings in the environment. */
+enum ls_status ls_worker_fingerprint(const struct ls_job *job, const char *device,
+                                     struct ls_buf *text, struct ls_error *err);
 /* Tells this node's peers, so that their waits end at once. */
 void ls_worker_abort(struct ls_ranks *ranks, const char *reason);
 /* `together`: all ranks leave in good order. */

@@ -65,6 +65,14 @@ void ls_comm_abort(struct ls_comm_world *world, const char *reason);
 
 enum ls_comm_type { LS_COMM_F32, LS_COMM_BF16, LS_COMM_F16, LS_COMM_I32, LS_COMM_U64, LS_COMM_F64 };
 enum ls_comm_op { LS_COMM_SUM, LS_COMM_MAX, LS_COMM_MIN, LS_COMM_AVG };
+enum ls_comm_kind {
+    LS_COMM_ALL_REDUCE,
+    LS_COMM_REDUCE_SCATTER,
+    LS_COMM_ALL_GATHER,
+    LS_COMM_BROADCAST,
+    LS_COMM_SEND,
+    LS_COMM_RECV,
+};
 
 struct ls_comm;
 /* Collective over the world's ranks listed in `rank` [n], ascending; the others do not call. */
@@ -116,9 +124,15 @@ void ls_comm_progress(struct ls_comm_world *world);
  * cause; the world can then only be closed. */
 enum ls_status ls_comm_wait(struct ls_comm_request *req, struct ls_error *err);
 
-/* How a collective of that size would run here: "shared memory, direct", "ucx ring, 4 segments of
- * 256 KiB", ...; for `lockstep plan`. Returns `out`. */
+/* How an all-reduce of that size runs here: "shared memory, direct", "ucx ring over 2 nodes, 1 lane of
+ * 4 segments of 120 KiB", ... Returns `out`. */
 const char *ls_comm_describe(const struct ls_comm *c, int64_t bytes, char out[static 96]);
+/* The same answer without a group, and so without a network, for `lockstep plan`: a collective over
+ * `n` ranks that fill `nodes` nodes evenly. `bytes` are those of the whole vector (of reduce-scatter
+ * and all-gather: of all members' slices), `algorithm` is as for ls_comm_choose. Links only choose.c.
+ * Errors: USAGE. */
+enum ls_status ls_comm_explain(enum ls_comm_kind kind, int n, int nodes, const char *algorithm,
+                               int64_t bytes, char out[static 96], struct ls_error *err);
 /* A setting of the job, the same on all members: "auto"; "staged" (inside a node, through staging
  * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. */
 enum ls_status ls_comm_choose(struct ls_comm *c, const char *algorithm, struct ls_error *err);

@@ -169,15 +169,6 @@ enum ls_status ls_comm_socket_recv(struct ls_comm_world *w, int local, uint64_t 
 
 /* ---- group ---- */
 
-enum ls_comm_kind {
-    LS_COMM_ALL_REDUCE,
-    LS_COMM_REDUCE_SCATTER,
-    LS_COMM_ALL_GATHER,
-    LS_COMM_BROADCAST,
-    LS_COMM_SEND,
-    LS_COMM_RECV,
-};
-
 enum ls_comm_algorithm {
     LS_COMM_AUTO,
     LS_COMM_STAGED,   /* inside a node: through staging buffers even where memory is shared */
@@ -354,7 +345,7 @@ void ls_comm_node_small_out(struct ls_comm_request *r);
 int64_t ls_comm_node_piece(const struct ls_comm_request *r); /* elements of a staged piece */
 bool ls_comm_node_is_small(const struct ls_comm_request *r);
 
-/* ---- schedule.c, wire.c: between nodes ---- */
+/* ---- choose.c, schedule.c, wire.c: between nodes ---- */
 
 enum { LS_COMM_TILE = 120 << 10, LS_COMM_EAGER = 256 << 10 };
 

@@ -14,51 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    LANE_BYTES = 128 << 10,    /* less is not worth a lane of its own */
-    EXCHANGE_BYTES = 32 << 10, /* what one member may send in the one step of an exchange */
-    HALVING_BYTES = 64 << 10,  /* per node: below, a ring's many steps cost more than they save */
-    CHAIN_BYTES = 256 << 10,
-};
-
 static int64_t cut(int64_t total, int parts, int i)
 {
     int64_t lines = (total + 15) / 16;
     int64_t at = lines * i / parts * 16;
     return at < total ? at : total;
-}
-
-void ls_comm_plan(const struct ls_comm *c, enum ls_comm_kind kind, enum ls_comm_type type,
-                  enum ls_comm_op op, int64_t count, struct ls_comm_plan *p)
-{
-    int64_t size = ls_comm_size(type);
-    bool blocks = kind == LS_COMM_REDUCE_SCATTER || kind == LS_COMM_ALL_GATHER;
-    bool alone = c->n == c->nodes; /* one member per node: no staging, whatever the buffers */
-    int64_t bytes = count * size * (blocks ? c->n : 1);
-    int64_t lanes = bytes / LANE_BYTES;
-    p->lanes = lanes < 1 ? 1 : lanes > c->lanes_max ? c->lanes_max : (int)lanes;
-    p->half_wire =
-        !ls_comm_is_half(type) || op == LS_COMM_MAX || op == LS_COMM_MIN || (c->n == 2 && alone);
-    p->algorithm = c->algorithm;
-    if (p->algorithm <= LS_COMM_STAGED) {
-        int64_t sent = bytes / p->lanes * (c->nodes - 1) / (blocks ? c->nodes : 1);
-        if (kind == LS_COMM_BROADCAST)
-            p->algorithm = bytes >= CHAIN_BYTES ? LS_COMM_RINGS : LS_COMM_EXCHANGE;
-        else if (sent <= EXCHANGE_BYTES && c->nodes <= 8)
-            p->algorithm = LS_COMM_EXCHANGE;
-        else if (!blocks && c->nodes > 2 && bytes / p->lanes <= HALVING_BYTES * (int64_t)c->nodes)
-            p->algorithm = LS_COMM_HALVING;
-        else
-            p->algorithm = LS_COMM_RINGS;
-    }
-    if (kind != LS_COMM_ALL_REDUCE && p->algorithm == LS_COMM_HALVING)
-        p->algorithm = LS_COMM_RINGS;
-    /* What needs a buffer beside the user's goes in rounds. */
-    bool reduces = kind == LS_COMM_ALL_REDUCE || kind == LS_COMM_REDUCE_SCATTER;
-    bool scratch = reduces && (p->algorithm == LS_COMM_EXCHANGE || !p->half_wire ||
-                               kind == LS_COMM_REDUCE_SCATTER);
-    int64_t fit = LS_COMM_STAGE / size / (blocks ? c->n : 1) / 64 * 64;
-    p->round = alone && !scratch ? count : fit ? fit : 1;
 }
 
 /* ---- tiles ---- */

@@ -123,6 +123,10 @@ struct ls_job {
     } checkpoint;
 
     struct {
+        double hang_kill; /* seconds that others wait for a rank in one collective */
+    } recover;
+
+    struct {
         enum ls_device_type device;
         int64_t threads; /* LS_JOB_AUTO: as many as this process may use */
     } resources;
@@ -145,6 +149,10 @@ enum ls_status ls_job_print(const struct ls_job *job, FILE *out, struct ls_error
 enum ls_status ls_job_print_json(const struct ls_job *job, FILE *out, struct ls_error *err);
 /* Hash of every resolved value that shapes the run's numbers (not paths, checkpoint, resources). */
 uint64_t ls_job_hash(const struct ls_job *job);
+
+/* Adds every resolved value as a line "train.steps=10", layers included, without origins: two jobs that
+ * give the same text are the same job. */
+void ls_job_lines(const struct ls_job *job, struct ls_buf *text);
 
 /* The schema as a mdoc list for lockstep.cfg(5); used by the build, not at run time. */
 void ls_job_print_man(FILE *out);

@@ -297,10 +297,38 @@ enum ls_status ls_job_print_json(const struct ls_job *job, FILE *out, struct ls_
     return flush(&text, out, err);
 }
 
+/* One value as the file would say it. A micro-batch left to us counts as what it stands for. */
+static void add_line(const struct ls_job *job, const struct ls_job_key *key, struct ls_buf *text)
+{
+    ls_buf_printf(text, "%s=", key->path);
+    if (key->kind == LS_JOB_LAYERS)
+        add_layers(job->model.layers, job->model.nlayers, 0, JSON, text);
+    else if (key->offset == offsetof(struct ls_job, train.micro_batch) &&
+             job->train.micro_batch == LS_JOB_AUTO)
+        ls_buf_printf(text, "%lld", (long long)job->train.global_batch);
+    else
+        add_value(key, job, JSON, text);
+    ls_buf_printf(text, "\n");
+}
+
+void ls_job_lines(const struct ls_job *job, struct ls_buf *text)
+{
+    for (int i = 0; i < ls_job_keys.nkeys; i++) {
+        size_t start = text->len;
+        if (!is_set(job, i))
+            continue;
+        add_line(job, &ls_job_keys.keys[i], text);
+        /* A list of layers becomes one line, too. */
+        for (size_t k = start; !text->failed && k + 1 < text->len; k++)
+            if (text->data[k] == '\n')
+                text->data[k] = ' ';
+    }
+}
+
 /* Part of the hash: the rows marked LS_JOB_HASHED where they mean something, one per line as the
  * file would say them, layers included. The length of the run shapes numbers only through a schedule
- * that ends with it. A micro-batch left to us counts as what it stands for. Not part of it: names
- * and paths, evaluation, buckets (they move rounding, not meaning), checkpoints, resources. */
+ * that ends with it. Not part of it: names and paths, evaluation, buckets (they move rounding, not
+ * meaning), checkpoints, resources. */
 uint64_t ls_job_hash(const struct ls_job *job)
 {
     struct ls_buf text;
@@ -311,17 +339,8 @@ uint64_t ls_job_hash(const struct ls_job *job)
         const struct ls_job_key *key = &ls_job_keys.keys[i];
         bool length = key->offset == offsetof(struct ls_job, train.steps) ||
                       key->offset == offsetof(struct ls_job, train.epochs);
-        if (!is_set(job, i) || !(key->flags & LS_JOB_HASHED || (length && ends)))
-            continue;
-        ls_buf_printf(&text, "%s=", key->path);
-        if (key->kind == LS_JOB_LAYERS)
-            add_layers(job->model.layers, job->model.nlayers, 0, JSON, &text);
-        else if (key->offset == offsetof(struct ls_job, train.micro_batch) &&
-                 job->train.micro_batch == LS_JOB_AUTO)
-            ls_buf_printf(&text, "%lld", (long long)job->train.global_batch);
-        else
-            add_value(key, job, JSON, &text);
-        ls_buf_printf(&text, "\n");
+        if (is_set(job, i) && (key->flags & LS_JOB_HASHED || (length && ends)))
+            add_line(job, key, &text);
     }
     uint64_t hash = text.failed ? 0 : ls_hash64(text.data ? text.data : "");
     ls_buf_free(&text);

@@ -174,6 +174,10 @@ static const struct ls_job_key job_rows[] = {
     {"checkpoint.keep", AT(INT, checkpoint.keep), .min = 1, .max = 1e6, .fallback = "3",
      .doc = "Newest complete checkpoints to keep."},
 
+    {"recover.hang_kill", AT(TIME, recover.hang_kill), .min = 1, .max = 604800, .fallback = "5min",
+     .doc = "A rank for which the others have waited this long in one collective ends the run, "
+            "with an error that names it. It has to outlast the slowest checkpoint."},
+
     {"resources.device", AT(ENUM, resources.device), .words = devices, .fallback = "cpu",
      .doc = "What the program runs on."},
     {"resources.threads", AT(INT, resources.threads), .min = 1, .max = 4096, .word = "auto",
@@ -253,6 +257,7 @@ const struct ls_job_group ls_job_groups[] = {
     {"optimizer.schedule", "How the learning rate changes during the run."},
     {"parallel", "How the work is divided."},
     {"checkpoint", "When the state is saved, and where."},
+    {"recover", "What is done about ranks that fail."},
     {"resources", "What the job runs on."},
 };
 const int ls_job_ngroups = (int)(sizeof ls_job_groups / sizeof *ls_job_groups);

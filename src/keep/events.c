@@ -199,9 +199,11 @@ static void take_signals(struct ls_keeper *k, int fd)
     }
 }
 
+/* Keeper 0 speaks for all; where it is what was lost, the next one. */
 static void name_failure(const struct ls_keeper *k)
 {
-    if (!k->failed || k->me != 0)
+    int speaker = k->failed_rank < 0 && k->failed_keeper == 0 && k->me > 0 ? 1 : 0;
+    if (!k->failed || k->me != speaker)
         return;
     int at = k->failed_keeper >= 0 && k->failed_keeper < k->map.n_keepers ? k->failed_keeper : 0;
     if (k->failed_rank >= 0 && k->map.size > 1)
@@ -266,6 +268,8 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
         if (k.control) /* the others hear why, and not only that this keeper is gone */
             ls_wire_control_fail(k.control, -1, 1, false, err ? err->message : "cannot start");
         ls_keeper_kill(&k, SIGKILL);
+        if (k.common && k.me > 0 && err)
+            err->message[0] = '\0';
     }
     for (int i = 0; k.worker && i < config->workers; i++) {
         struct ls_worker *w = &k.worker[i];

@@ -23,7 +23,9 @@ struct ls_keeper {
     struct ls_wire_control *control;
     struct ls_wire_server *server;
     struct ls_wire_map map;
+    double began;             /* monotonic seconds */
     int me;                   /* number of this keeper */
+    bool common;              /* the error with which it cannot start is that of all keepers */
     char **host;              /* [n_keepers] */
     struct ls_worker *worker; /* [config->workers] */
     int running;

@@ -8,6 +8,7 @@
 #define LS_KEEP_H
 
 #include "base/base.h"
+#include "topo/topo.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -31,6 +32,8 @@ bool ls_record_read(const char *text, size_t n, struct ls_record *record);
 #define LS_KEEP_SIGNAL SIGRTMIN
 /* The descriptor for the record, by number, in the worker's environment. */
 #define LS_RECORD_FD_VARIABLE "LOCKSTEP_RECORD_FD"
+/* When its keeper began to look for the others: seconds of the monotonic clock. */
+#define LS_KEEP_BEGAN_VARIABLE "LOCKSTEP_BEGAN"
 
 /* ---- which CPUs for which worker ---- */
 
@@ -53,17 +56,22 @@ const char *ls_keep_format_cpus(const cpu_set_t *mask, char out[static 128]);
 struct ls_keep_config {
     const char *program; /* of the worker */
     char *const *argv;   /* its arguments, NULL-terminated */
-    int workers;         /* of this keeper, at least 1 */
-    bool bind;           /* bind workers to CPUs */
-    const char *host;    /* name of this node for messages; NULL: gethostname */
-    bool under_pmix;     /* a PMIx server above knows the other keepers */
+    int workers;         /* of this keeper, at least 1; 0 with a refusal */
+    /* This task cannot take part: its keeper only tells the others why, so that all end at once with
+     * this error instead of waiting for it. NULL: it can. */
+    const struct ls_error *refusal;
+    bool bind;        /* bind workers to CPUs */
+    const char *host; /* name of this node for messages; NULL: gethostname */
+    /* The step whose PMIx server knows the other keepers; NULL: this keeper is alone. */
+    const struct ls_slurm *step;
     const char *tmpdir;
     FILE *out;  /* layout, and the failure that ended the run */
     bool quiet; /* no layout */
 };
 /* Runs the job to its end; *code is the exit code that all keepers agree on. `signals` is a descriptor
  * that yields the number of each signal to handle, one byte each. Errors (before anything was started,
- * or of the keeper itself) leave *code alone. */
+ * or of the keeper itself) leave *code alone; the message is empty where keeper 0 has the same error, and
+ * tells it. */
 enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int *code,
                            struct ls_error *err);
 

@@ -40,38 +40,72 @@ static enum ls_status meet_nobody(struct ls_keeper *k, struct ls_error *err)
     return ls_wire_control_open(&config, &k->control, err);
 }
 
-/* Through Slurm's PMIx: every keeper says how many workers it will have. */
-static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
+/* What every keeper says of itself: how many workers it will have, or why it has none. */
+struct greeting {
+    int workers, status;
+    char why[sizeof((struct ls_error){0}.message)];
+};
+
+/* The first keeper that cannot take part ends all of them, before anything is started. */
+static enum ls_status hear(struct ls_keeper *k, const struct ls_wire_client *c,
+                           const struct greeting *mine, int *workers, struct ls_error *err)
 {
     const void *const *all;
     const size_t *bytes;
-    LS_TRY(ls_wire_client_open(k->config->host, OPEN_DEADLINE, &k->client, err));
+    LS_TRY(ls_wire_exchange(k->client, mine, sizeof *mine, &all, &bytes, err));
+    for (int i = 0; i < c->size; i++) {
+        struct greeting g;
+        k->common = true;
+        if (bytes[i] != sizeof g)
+            return ls_error_set(err, LS_ERR_ENV, "task %d on %s is of another version of lockstep",
+                                i, c->host[i]);
+        memcpy(&g, all[i], sizeof g);
+        g.why[sizeof g.why - 1] = '\0';
+        if (g.workers < 1)
+            return ls_error_set(err, (enum ls_status)g.status, "task %d on %s cannot take part: %s",
+                                i, c->host[i], g.why);
+        workers[i] = g.workers;
+    }
+    k->common = false;
+    return LS_OK;
+}
+
+/* Through Slurm's PMIx. */
+static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
+{
+    const struct ls_keep_config *config = k->config;
+    LS_TRY(ls_wire_client_open(config->host, OPEN_DEADLINE, &k->client, err));
     const struct ls_wire_client *c = k->client;
+    struct ls_pmix_view view = {.found = true,
+                                .nspace = c->job,
+                                .rank = c->rank,
+                                .size = c->size,
+                                .local_rank = c->local_rank,
+                                .local_size = c->local_size};
+    struct ls_error mine = {0};
     k->me = c->rank;
     LS_TRY(copy_hosts(k, c->size, c->host, err));
-    int mine = k->config->workers;
-    LS_TRY(ls_wire_exchange(k->client, &mine, sizeof mine, &all, &bytes, err));
+    if (config->refusal)
+        mine = *config->refusal;
+    else
+        ls_slurm_check_pmix(config->step, &view, NULL, &mine);
+    struct greeting greeting = {.workers = mine.status == LS_OK ? config->workers : 0,
+                                .status = (int)mine.status};
+    snprintf(greeting.why, sizeof greeting.why, "%s", mine.message);
     int *workers = calloc((size_t)c->size, sizeof *workers);
     if (!workers)
         return ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
-    enum ls_status status = LS_OK;
-    for (int i = 0; i < c->size && status == LS_OK; i++) {
-        if (bytes[i] != sizeof mine)
-            status = ls_error_set(err, LS_ERR_ENV,
-                                  "task %d on %s is of another version of lockstep", i, c->host[i]);
-        else
-            memcpy(&workers[i], all[i], sizeof mine);
-    }
+    enum ls_status status = hear(k, c, &greeting, workers, err);
     if (status == LS_OK)
         status = ls_wire_map_init(&k->map, c->size, c->node, workers, err);
     free(workers);
     LS_TRY(status);
-    struct ls_wire_control_config config = {.rank = c->rank,
-                                            .size = c->size,
-                                            .host = (const char *const *)k->host,
-                                            .exchange = ls_wire_exchange,
-                                            .arg = k->client};
-    LS_TRY(ls_wire_control_open(&config, &k->control, err));
+    struct ls_wire_control_config control = {.rank = c->rank,
+                                             .size = c->size,
+                                             .host = (const char *const *)k->host,
+                                             .exchange = ls_wire_exchange,
+                                             .arg = k->client};
+    LS_TRY(ls_wire_control_open(&control, &k->control, err));
     /* Finalized before training: from here on a death is ours to handle, not Slurm's. */
     ls_wire_client_close(k->client);
     k->client = NULL;
@@ -118,16 +152,18 @@ static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w,
     int n = 0;
     while ((*block)[n])
         n++;
-    char **longer = ls_arena_alloc(arena, ((size_t)n + 3) * sizeof *longer);
+    char **longer = ls_arena_alloc(arena, ((size_t)n + 4) * sizeof *longer);
+    char *began = ls_arena_printf(arena, LS_KEEP_BEGAN_VARIABLE "=%.6f", k->began);
     char *record = ls_arena_printf(arena, LS_RECORD_FD_VARIABLE "=%d", fd);
     /* Unbound workers share the CPUs: each takes its part, or they would all start a thread on each. */
     int threads = CPU_COUNT(&w->cpus) / (w->bound ? 1 : k->config->workers);
     char *share = ls_arena_printf(arena, "LOCKSTEP_THREADS=%d", threads > 0 ? threads : 1);
-    if (!longer || !record || !share)
+    if (!longer || !record || !share || !began)
         return ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
     memcpy(longer, *block, (size_t)n * sizeof *longer);
     longer[n] = record;
     longer[n + 1] = share;
+    longer[n + 2] = began;
     *env = longer;
     return LS_OK;
 }
@@ -205,7 +241,8 @@ static void print_layout(const struct ls_keeper *k)
 enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *c = k->config;
-    LS_TRY(c->under_pmix ? meet_keepers(k, err) : meet_nobody(k, err));
+    k->began = ls_time_monotonic();
+    LS_TRY(c->step ? meet_keepers(k, err) : meet_nobody(k, err));
     k->worker = calloc((size_t)c->workers, sizeof *k->worker);
     k->records = calloc((size_t)k->map.size, sizeof *k->records);
     k->has_record = calloc((size_t)k->map.size, sizeof *k->has_record);

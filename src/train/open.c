@@ -52,12 +52,16 @@ static enum ls_status check_data(const struct ls_run *run, struct ls_error *err)
 
 /* ---- backend and program ---- */
 
-static enum ls_status open_device(struct ls_run *run, struct ls_error *err)
+const char *ls_train_device(const struct ls_job *job)
 {
     static const char *const names[] = {[LS_DEVICE_CPU] = "cpu"};
+    return names[job->resources.device];
+}
+
+static enum ls_status open_device(struct ls_run *run, struct ls_error *err)
+{
     struct ls_device_config config = {.threads = run->config->threads, .deterministic = true};
-    LS_TRY(
-        ls_device_load(run->config->plugin_dir, names[run->job->resources.device], &run->api, err));
+    LS_TRY(ls_device_load(run->config->plugin_dir, ls_train_device(run->job), &run->api, err));
     return run->api->open(&config, &run->dev, err);
 }
 

@@ -9,7 +9,8 @@
 /* One rank has neither world nor group. Owned by who met the others (the worker). */
 struct ls_ranks {
     int rank, size;
-    char **host; /* [size]; NULL with one rank */
+    char **host;      /* [size]; NULL with one rank */
+    double bootstrap; /* seconds from the first PMIx call to communicators that are ready */
     struct ls_comm_world *world;
     struct ls_comm *data; /* all ranks */
     double seconds;       /* spent so far in the program's collectives: starting, moving, waiting */

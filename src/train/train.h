@@ -56,6 +56,9 @@ int64_t ls_train_steps(const struct ls_job *job, int64_t samples);
 /* Threads for this rank: resources.threads, or `share` if it is not 0, or one for each CPU of its mask. */
 int ls_train_threads(const struct ls_job *job, int share);
 
+/* Name of the job's device backend: "cpu". */
+const char *ls_train_device(const struct ls_job *job);
+
 /* state.c: the program's parameters and moments as checkpoint tensors, whole, on rank 0's host. */
 struct ls_state;
 /* All ranks. `prog`, `exec` and `ranks` must outlive it. Errors: NOMEM. */

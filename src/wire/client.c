@@ -292,9 +292,11 @@ static enum ls_status fence(struct ls_wire_client *c, struct ls_error *err)
     char text[80];
     s->broken = !done || rc != PMIX_SUCCESS;
     if (!done)
-        return ls_error_set(err, LS_ERR_TIMEOUT,
-                            "exchange %d of %d ranks: not all of them arrived within %g s",
-                            s->exchanges, c->size, s->deadline);
+        return ls_error_set(
+            err, LS_ERR_TIMEOUT,
+            "exchange %d of %d ranks: not all of them arrived within %g s; one did not "
+            "start, or hangs: look for what srun or mpirun says about it",
+            s->exchanges, c->size, s->deadline);
     if (rc != PMIX_SUCCESS)
         return ls_error_set(err, LS_ERR_ABORTED, "exchange %d: a rank or its keeper is gone: %s",
                             s->exchanges, ls_wire_pmix_text(rc, text));

@@ -19,6 +19,8 @@
 
 // A local operation of PMIx takes milliseconds; a machine in trouble may take longer.
 static const double patience = 20;
+// For the end, when all workers are gone and only milliseconds of work are left.
+static const double last_patience = 5;
 
 struct generation {
     struct generation *next;
@@ -512,8 +514,10 @@ void ls_wire_server_fail(struct ls_wire_server *s)
     refuse(s, -1);
 }
 
-void ls_wire_server_end(struct ls_wire_server *s, int generation)
+// False: PMIx's thread does not answer, and nobody may wait for it again.
+static bool end_generation(struct ls_wire_server *s, int generation)
 {
+    bool alive = true;
     pthread_mutex_lock(&mutex);
     struct generation **at = &s->generations;
     while (*at && (*at)->number != generation)
@@ -523,26 +527,43 @@ void ls_wire_server_end(struct ls_wire_server *s, int generation)
         *at = g->next;
     pthread_mutex_unlock(&mutex);
     if (!g)
-        return;
+        return true;
     refuse(s, generation);
     struct ls_wire_wait *wait = ls_wire_wait_new();
     if (wait) {
         PMIx_server_deregister_nspace(g->nspace, ls_wire_wait_done, wait);
         pmix_status_t ignored;
-        ls_wire_wait_end(wait, PMIX_SUCCESS, patience, &ignored);
+        alive = ls_wire_wait_end(wait, PMIX_SUCCESS, last_patience, &ignored);
     }
     free(g);
+    return alive;
+}
+
+void ls_wire_server_end(struct ls_wire_server *s, int generation)
+{
+    end_generation(s, generation);
+}
+
+static bool drop_handler(const struct ls_wire_server *s)
+{
+    struct ls_wire_wait *wait = s->handler == SIZE_MAX ? NULL : ls_wire_wait_new();
+    if (!wait)
+        return true;
+    pmix_status_t ignored, rc = PMIx_Deregister_event_handler(s->handler, ls_wire_wait_done, wait);
+    return ls_wire_wait_end(wait, rc, last_patience, &ignored);
 }
 
 void ls_wire_server_close(struct ls_wire_server *s)
 {
     if (!s)
         return;
-    while (s->generations)
-        ls_wire_server_end(s, s->generations->number);
-    if (s->handler != SIZE_MAX)
-        PMIx_Deregister_event_handler(s->handler, NULL, NULL);
-    PMIx_server_finalize();
+    bool alive = true;
+    while (alive && s->generations)
+        alive = end_generation(s, s->generations->number);
+    // A client that is killed while it connects can make PMIx 4.2.2 lock a mutex that its own thread
+    // holds. To finalize would be to wait for that thread for ever; it ends with the process.
+    if (alive && drop_handler(s))
+        PMIx_server_finalize();
     pthread_mutex_lock(&mutex);
     current = NULL;
     pthread_mutex_unlock(&mutex);

@@ -69,7 +69,8 @@ enum ls_status ls_wire_env_take(char *const *env, struct ls_error *err);
  * hosts, and shows keys and values that differ. Pure; bytes may be anything. */
 enum ls_status ls_wire_compare(const void *const *text, const size_t *bytes,
                                const char *const *host, int n, struct ls_error *err);
-/* Exchanges `text` and compares: all ranks come to the same verdict. Collective. */
+/* Compares the texts of all ranks, by their hashes first, so that only ranks that differ pay for the
+ * exchange of whole texts: all ranks come to the same verdict. Collective. */
 enum ls_status ls_wire_fingerprint(ls_wire_exchange_fn *exchange, void *arg, const char *text,
                                    const char *const *host, int n, struct ls_error *err);
 

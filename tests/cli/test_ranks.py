@@ -91,6 +91,9 @@ def test_same_numbers(scratch):
                 print("#", result.stderr)
                 continue
             first = first or r
+            boot = r["bootstrap_seconds"]
+            tap.ok(boot is None if n == 1 else 0 < boot < r["first_step_seconds"] + 60,
+                   f"{model}: {n} ranks: the time to meet", boot)
             tap.ok(abs(r["train_loss"] - first["train_loss"]) < 1e-4 * abs(first["train_loss"]),
                    f"{model}: {n} ranks: the loss of one rank", r["train_loss"], first["train_loss"])
             # AdamW divides by the size of the gradient: rounding grows, in ten steps by some powers.

@@ -47,7 +47,7 @@ def test_usage(scratch):
     for args, code in ((["--help"], 0), (["--version"], 0), ([], 2), (["runn"], 2), (["run"], 2),
                        (["run", "--help"], 0), (["run", "--nonsense", "x"], 2),
                        (["run", scratch("absent.cfg")], 2), (["plan", "--help"], 0),
-                       (["plan", "--print=nonsense", "x"], 2)):
+                       (["plan", "--print=nonsense", "x"], 2), (["plan", "-n2", "--nodes=3", "x"], 2)):
         result = tap.run(*args)
         tap.same(result.returncode, code, f"lockstep {' '.join(args)[:40]} exits with {code}")
     tap.ok("did you mean 'run'" in tap.run("runn").stderr, "a mistyped command names the nearest")
@@ -73,12 +73,36 @@ def test_result(scratch):
     plan = json.loads(tap.run("plan", "--json", job).stdout)
     tap.same(plan["memory_bytes"]["total"], r["planned_memory_bytes"],
              "the plan's total is what the arenas use")
+    tap.same((plan["ranks"], plan["collectives"]), (1, []), "one rank sends nothing")
     again = tap.run("run", "--json", job)
     tap.same((again.returncode, tap.record(again)["test_accuracy"]), (0, r["test_accuracy"]),
              "the same command again: nothing to do, the same accuracy")
     plain = tap.run("run", job)
     tap.ok("test accuracy" in plain.stdout and "checkpoint:" in plain.stdout, "a summary for people",
            plain.stdout)
+
+
+def test_plan_of_ranks(scratch):
+    """What the plan says of the collectives is what a run says when it starts."""
+    job = write_job(scratch, "planned")
+
+    def collectives(*args):
+        return json.loads(tap.run("plan", "--json", *args, job).stdout)["collectives"]
+
+    here = collectives("-n", "2")
+    most = max(here, key=lambda c: c["bytes"])
+    said = tap.run("run", "-n", "2", job).stderr
+    tap.ok(f"{sum(c['times'] for c in here)} all-reduces of" in said and
+           f": {most['how']}\n" in said, "plan -n 2: number and algorithm as a run says them", said, here)
+    apart = collectives("-n", "4", "--nodes", "2")
+    tap.ok(all(c["how"].startswith("ucx exchange over 2 nodes") for c in apart),
+           "small ones on two nodes: an exchange", apart)
+    ring = collectives("-n", "4", "--nodes", "2", "--set", "parallel.all_reduce=ring")
+    tap.ok([c["bytes"] for c in ring] == [c["bytes"] for c in apart] and
+           all(c["how"].startswith("ucx ring") for c in ring), "the job can choose another way", ring)
+    text = tap.run("plan", "-n", "4", "--nodes", "2", job).stdout
+    tap.ok('(parallel.all_reduce = "auto")' in text and "all_reduce  " in text and
+           text.count("ucx exchange") == len(apart), "and people see it in a table", text)
 
 
 def test_same_bits(scratch):
@@ -228,6 +252,7 @@ def main():
         tap.make_set(scratch("test"), 100, seed=2)
         test_usage(scratch)
         test_result(scratch)
+        test_plan_of_ranks(scratch)
         test_same_bits(scratch)
         test_resume(scratch)
         test_resume_choices(scratch)

@@ -129,8 +129,48 @@ static int described(struct rank *r)
     return strcmp(text, want) == 0 ? 0 : harness_fail(r, "\"%s\", expected \"%s\"", text, want);
 }
 
+static void explained(void)
+{
+    static const struct {
+        enum ls_comm_kind kind;
+        int n, nodes;
+        const char *algorithm;
+        int64_t bytes;
+        const char *want; /* NULL: refused */
+    } table[] = {
+        {LS_COMM_ALL_REDUCE, 1, 1, "auto", 100, "one rank, nothing to do"},
+        {LS_COMM_ALL_REDUCE, 4, 1, "auto", 8192, "shared memory, one hop"},
+        {LS_COMM_ALL_REDUCE, 4, 1, "staged", 8196, "shared memory, staged"},
+        {LS_COMM_ALL_REDUCE, 4, 1, "ring", 8196, "shared memory, direct"},
+        {LS_COMM_ALL_REDUCE, 4, 4, "auto", 4096,
+         "ucx exchange over 4 nodes, 1 lane of 1 segment of 4.0 KiB"},
+        {LS_COMM_ALL_REDUCE, 4, 4, "auto", 65536,
+         "ucx halving and doubling over 4 nodes, 1 lane of 1 segment of 64.0 KiB"},
+        {LS_COMM_ALL_REDUCE, 8, 4, "ring", 65536,
+         "ucx ring over 4 nodes, 1 lane of 1 segment of 64.0 KiB"},
+        {LS_COMM_REDUCE_SCATTER, 4, 4, "halving", 1 << 20,
+         "ucx ring over 4 nodes, 1 lane of 9 segments of 120.0 KiB"},
+        {LS_COMM_ALL_GATHER, 4, 4, "auto", 4096,
+         "ucx exchange over 4 nodes, 1 lane of 1 segment of 4.0 KiB"},
+        {LS_COMM_ALL_REDUCE, 2, 3, "auto", 4096, NULL},
+        {LS_COMM_ALL_REDUCE, 4, 2, "rign", 4096, NULL},
+        {LS_COMM_SEND, 4, 2, "auto", 4096, NULL},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char text[96] = "";
+        struct ls_error err = {0};
+        enum ls_status st = ls_comm_explain(table[i].kind, table[i].n, table[i].nodes,
+                                            table[i].algorithm, table[i].bytes, text, &err);
+        bool ok = table[i].want ? st == LS_OK && !strcmp(text, table[i].want) : st == LS_ERR_USAGE;
+        if (!tap_ok(ok, "explained: %d ranks on %d nodes, %s, %lld bytes", table[i].n,
+                    table[i].nodes, table[i].algorithm, (long long)table[i].bytes))
+            tap_note("got %d, \"%s\" %s", (int)st, text, err.message);
+    }
+}
+
 int main(void)
 {
+    explained();
     static const char *const layouts[] = {"0", "00", "0000", "01", "0011", "01201"};
     for (int i = 0; i < 6; i++) {
         if (!harness_can(layouts[i]))

@@ -70,7 +70,7 @@ static void sizes(void)
         "a key of 100 bytes", "name =", repeat("", "k", 100, " = 1; name ="),
         "job.cfg:1: found the unknown key "
         "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk, expected one of format, "
-        "name, seed, model, data, train, optimizer, parallel, checkpoint, resources\n");
+        "name, seed, model, data, train, optimizer, parallel, checkpoint, recover, resources\n");
 }
 
 #define MLP "type = \"mlp\"; classes = 10; hidden = [8];"

@@ -99,7 +99,7 @@ static void messages(void)
         "one/rest.cfg:6: found the unknown key optimizer.lrr, expected a key of optimizer; did "
         "you mean lr?\n"
         "job.cfg:4: found the unknown key zebra, expected one of format, name, seed, model, "
-        "data, train, optimizer, parallel, checkpoint, resources\n");
+        "data, train, optimizer, parallel, checkpoint, recover, resources\n");
     free(rest);
     rest = test_replace(text, "steps = 5;", "steps = ;");
     test_write("one/rest.cfg", rest);
@@ -142,7 +142,7 @@ static void broken(void)
              "directory\n"
              "one/two/b.cfg:2: @include \"\": one/two/: not a regular file\n"
              "one/two/b.cfg:4: found the unknown key zebra, expected one of format, name, seed, "
-             "model, data, train, optimizer, parallel, checkpoint, resources\n");
+             "model, data, train, optimizer, parallel, checkpoint, recover, resources\n");
     test_write("one/two/b.cfg", "seed = 0;");
     struct test_result r = test_read("job.cfg", NULL, 0);
     tap_ok(r.status == LS_OK && r.job->seed == 0, "put right, it is read");

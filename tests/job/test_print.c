@@ -229,6 +229,37 @@ static void hash(void)
     free(deeper);
 }
 
+static bool same_lines(const char *model, const char *set, const char *line)
+{
+    struct test_result a = read_good(MLP, model, NULL, 0),
+                       b = read_good(MLP, model, &set, set != NULL);
+    struct ls_buf x, y;
+    ls_buf_init(&x, 1 << 16);
+    ls_buf_init(&y, 1 << 16);
+    ls_job_lines(a.job, &x);
+    ls_job_lines(b.job, &y);
+    bool same = !strcmp(x.data, y.data);
+    if (line && !strstr(y.data, line))
+        tap_note("no line %s in\n%s", line, y.data);
+    tap_ok(!line || strstr(y.data, line), "lines with %s", set ? set : "layers");
+    ls_buf_free(&x);
+    ls_buf_free(&y);
+    test_free(&a);
+    test_free(&b);
+    return same;
+}
+
+/* What ranks compare: also what the hash of a checkpoint leaves out. */
+static void lines(void)
+{
+    tap_ok(same_lines(MLP, NULL, NULL), "the same job has the same lines");
+    tap_ok(!same_lines(MLP, "train.steps=6", "\ntrain.steps=6\n"), "the length counts");
+    tap_ok(!same_lines(MLP, "parallel.bucket=2KiB", "\nparallel.bucket=2048\n"),
+           "the bucket counts");
+    tap_ok(!same_lines(MLP, "data.train.images=x", "\ndata.train.images=\"x\"\n"), "a path counts");
+    tap_ok(same_lines(LAYERS, NULL, "\nmodel.layers=[ "), "a list of layers is one line");
+}
+
 static void man(void)
 {
     char *page = NULL;
@@ -250,6 +281,7 @@ int main(void)
     text();
     json();
     hash();
+    lines();
     man();
     test_dir_remove();
     return tap_done();

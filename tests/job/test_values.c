@@ -49,6 +49,7 @@ static void defaults(void)
     tap_ok(!strcmp(j->checkpoint.dir, "t.ckpt") && j->checkpoint.every_steps == 0 &&
                j->checkpoint.every == 0 && j->checkpoint.keep == 3,
            "checkpoint");
+    tap_ok(j->recover.hang_kill == 300, "recover");
     tap_ok(j->resources.device == LS_DEVICE_CPU && j->resources.threads == LS_JOB_AUTO,
            "resources");
     test_free(&r);
@@ -85,6 +86,7 @@ static void everything(void)
         "  nesterov = true; schedule: { type = \"linear\"; warmup = 5; final = 0.5; }; };\n"
         "parallel: { bucket = 4096; };\n"
         "checkpoint: { dir = \"d/e\"; every_steps = 8; every = 90; keep = 1; };\n"
+        "recover: { hang_kill = \"7s\"; };\n"
         "resources: { device = \"cpu\"; threads = 2; };\n");
     struct test_result r = test_read("job.cfg", NULL, 0);
     if (!tap_ok(r.status == LS_OK, "every key at once")) {
@@ -111,7 +113,7 @@ static void everything(void)
            "optimizer: 1 and 2 are taken where a number is wanted");
     tap_ok(j->parallel.bucket == 4096 && !strcmp(j->checkpoint.dir, "d/e") &&
                j->checkpoint.every_steps == 8 && j->checkpoint.every == 90 &&
-               j->checkpoint.keep == 1 && j->resources.threads == 2,
+               j->checkpoint.keep == 1 && j->recover.hang_kill == 7 && j->resources.threads == 2,
            "the rest");
     test_free(&r);
 }

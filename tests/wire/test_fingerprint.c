@@ -148,9 +148,60 @@ static void test_map(void)
     ls_wire_map_free(&map);
 }
 
+// Three ranks in one process: the others' part of every exchange is known.
+struct ring {
+    const char *text[3];
+    int calls;
+    size_t most; // bytes of the longest blob
+    uint64_t hash[3];
+    const void *all[3];
+    size_t bytes[3];
+};
+
+static enum ls_status ring_exchange(void *arg, const void *mine, size_t n, const void *const **all,
+                                    const size_t **bytes, struct ls_error *err)
+{
+    struct ring *ring = arg;
+    (void)mine, (void)err;
+    for (int r = 0; r < 3; r++) {
+        ring->hash[r] = ls_hash64(ring->text[r]);
+        ring->all[r] = ring->calls ? ring->text[r] : (const void *)&ring->hash[r];
+        ring->bytes[r] = ring->calls ? strlen(ring->text[r]) : sizeof ring->hash[r];
+    }
+    ring->calls++;
+    ring->most = n > ring->most ? n : ring->most;
+    *all = ring->all;
+    *bytes = ring->bytes;
+    return LS_OK;
+}
+
+static void test_exchange(void)
+{
+    const char *host[] = {"n0", "n1", "n2"}, *a = "ucx=1.13.1\njob=aa\n",
+               *b = "ucx=1.15.0\njob=aa\n";
+    struct ring ring = {.text = {a, a, a}};
+    struct ls_error err = {0};
+    enum ls_status st = ls_wire_fingerprint(ring_exchange, &ring, a, host, 3, &err);
+    tap_ok(st == LS_OK && ring.calls == 1 && ring.most == 8,
+           "equal ranks exchange a hash and nothing else");
+    for (int odd = 0; odd < 3; odd++) {
+        ring = (struct ring){.text = {odd == 0 ? b : a, odd == 1 ? b : a, odd == 2 ? b : a}};
+        for (int r = 0; r < 3; r++) {
+            char want[64];
+            ring.calls = 0;
+            err = (struct ls_error){0};
+            st = ls_wire_fingerprint(ring_exchange, &ring, ring.text[r], host, 3, &err);
+            snprintf(want, sizeof want, "rank %d on n%d differs from 2 others: ucx is ", odd, odd);
+            tap_ok(st == LS_ERR_ENV && ring.calls == 2 && !strncmp(err.message, want, strlen(want)),
+                   "rank %d is odd: rank %d comes to that verdict", odd, r);
+        }
+    }
+}
+
 int main(void)
 {
     test_messages();
+    test_exchange();
     test_long();
     test_random_bytes();
     test_map();

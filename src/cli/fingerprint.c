@@ -1,0 +1,92 @@
+/* What a rank says of itself before it connects: which build, which libraries, which job, which settings. */
+#include "cli/cli.h"
+#include "cli/worker.h"
+#include "comm/comm.h"
+#include "keep/keep.h"
+#include "wire/wire.h"
+
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+
+#define MAX_TEXT ((size_t)1 << 19)
+
+extern char **environ;
+
+/* Settings that must be the same on all ranks, or they talk past each other. */
+static bool relevant(const char *variable)
+{
+    static const char *const prefixes[] = {"UCX_", "NCCL_", "OMP_",    "GOMP_",
+                                           "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
+    static const char *const own[] = {LS_RECORD_FD_VARIABLE "=",
+                                      "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "="};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!strncmp(variable, own[i], strlen(own[i])))
+            return false;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
+            return true;
+    return false;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum ls_status add_environment(struct ls_buf *text, struct ls_error *err)
+{
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **sorted = malloc((n + 1) * sizeof *sorted);
+    if (!sorted)
+        return ls_error_set(err, LS_ERR_NOMEM, "comparing the ranks");
+    memcpy(sorted, environ, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < n; i++)
+        if (relevant(sorted[i]))
+            ls_buf_printf(text, "%s\n", sorted[i]);
+    free(sorted);
+    return LS_OK;
+}
+
+/* The linker's build id, a note in the program: two builds of one version have different ones. */
+static int add_build(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        const char *at = (const char *)info->dlpi_addr + h->p_vaddr;
+        for (size_t left = h->p_type == PT_NOTE ? h->p_memsz : 0; left >= sizeof(ElfW(Nhdr));) {
+            ElfW(Nhdr) note;
+            memcpy(&note, at, sizeof note);
+            size_t name = (note.n_namesz + 3) & ~(size_t)3, desc = (note.n_descsz + 3) & ~(size_t)3;
+            size_t bytes = sizeof note + name + desc;
+            if (bytes > left)
+                break;
+            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4)
+                for (size_t k = 0; k < note.n_descsz; k++)
+                    ls_buf_printf(arg, "%02x", (unsigned char)at[sizeof note + name + k]);
+            at += bytes;
+            left -= bytes;
+        }
+    }
+    return 1; /* the program comes first, and its libraries are named by their versions */
+}
+
+enum ls_status ls_worker_fingerprint(const struct ls_job *job, const char *device,
+                                     struct ls_buf *text, struct ls_error *err)
+{
+    char pmix[64];
+    ls_buf_init(text, MAX_TEXT);
+    ls_buf_printf(text, "lockstep=%s\nbuild=", PACKAGE_VERSION);
+    dl_iterate_phdr(add_build, text);
+    ls_buf_printf(text, "\npmix=%s\nucx=%s\ndevice=%s\n", ls_wire_pmix_version(pmix),
+                  ls_comm_ucx_version(), device);
+    ls_job_lines(job, text);
+    LS_TRY(add_environment(text, err));
+    return text->failed ? ls_error_set(err, LS_ERR_NOMEM, "comparing the ranks") : LS_OK;
+}
