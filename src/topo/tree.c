@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #define HEADER "lockstep-tree 1"
-enum { PATH_BYTES = 1024 };
+enum { PATH_BYTES = 1024, LINE_BYTES = 8192 };
 
 struct unpack {
     const char *name, *dir;
-    char real[4096]; /* of dir */
+    char real[4096];                      /* of dir */
+    char last[2 * 4096], last_real[4096]; /* the directory that the last entry went into */
     int line;
     struct ls_error *err;
 };
@@ -32,6 +33,8 @@ static enum ls_status bad(const struct unpack *u, const char *what, const char *
 /* sys/..., proc/..., dev/..., no empty part and none of "." or ".." */
 static bool is_path(const char *path)
 {
+    if (strlen(path) >= PATH_BYTES - 16)
+        return false;
     if (strncmp(path, "sys/", 4) && strncmp(path, "proc/", 5) && strncmp(path, "dev/", 4))
         return false;
     for (const char *at = path; *at;) {
@@ -54,21 +57,27 @@ static enum ls_status make_dirs(const struct unpack *u, const char *path)
 }
 
 /* The directory of `full` is made, and its true place found: it must be in the tree. */
-static enum ls_status enter(const struct unpack *u, const char *full, char real[static 4096])
+static enum ls_status enter(struct unpack *u, const char *full, char real[static 4096])
 {
     char parent[PATH_BYTES + 4096];
     snprintf(parent, sizeof parent, "%s", full);
     *strrchr(parent, '/') = '\0';
+    if (!strcmp(parent, u->last)) {
+        strcpy(real, u->last_real);
+        return LS_OK;
+    }
     LS_TRY(make_dirs(u, parent));
     size_t n = strlen(u->real);
     if (!realpath(parent, real))
         return ls_error_errno(u->err, errno, "%s:%d: %s", u->name, u->line, parent);
     if (strncmp(real, u->real, n) != 0 || (real[n] && real[n] != '/'))
         return bad(u, "a path inside the tree", full + strlen(u->dir) + 1);
+    strcpy(u->last, parent);
+    strcpy(u->last_real, real);
     return LS_OK;
 }
 
-static enum ls_status add_link(const struct unpack *u, const char *path, const char *target)
+static enum ls_status add_link(struct unpack *u, const char *path, const char *target)
 {
     char full[PATH_BYTES + 4096], real[4096], dest[2 * 4096];
     int depth = 0, up = 0;
@@ -81,8 +90,8 @@ static enum ls_status add_link(const struct unpack *u, const char *path, const c
         up++;
     /* Upwards first and then only downwards: so what it leads to is in the tree, whatever else is linked. */
     char probe[PATH_BYTES];
-    snprintf(probe, sizeof probe, "sys/%s", at);
-    if (up >= depth || !*at || !is_path(probe))
+    bool whole = snprintf(probe, sizeof probe, "sys/%s", at) < (int)sizeof probe;
+    if (!whole || up >= depth || !*at || !is_path(probe))
         return bad(u, "a link to a directory of the tree: ../ parts first, and names after them",
                    target);
     if (symlink(target, full) != 0)
@@ -91,7 +100,7 @@ static enum ls_status add_link(const struct unpack *u, const char *path, const c
     return make_dirs(u, dest);
 }
 
-static enum ls_status add_file(const struct unpack *u, const char *path, const char *text, size_t n)
+static enum ls_status add_file(struct unpack *u, const char *path, const char *text, size_t n)
 {
     char full[PATH_BYTES + 4096], real[4096];
     snprintf(full, sizeof full, "%s/%s", u->dir, path);
@@ -164,15 +173,15 @@ static enum ls_status add_entry(struct unpack *u, char *line, bool links, const 
 
 static enum ls_status pass(struct unpack *u, const char *text, bool links)
 {
-    char line[PATH_BYTES * 2];
+    char line[LINE_BYTES];
     u->line = 0;
     for (const char *at = text; *at;) {
         size_t n = strcspn(at, "\n");
         u->line++;
-        if (n >= PATH_BYTES)
+        if (n >= LINE_BYTES)
             return ls_error_set(u->err, LS_ERR_FORMAT,
                                 "%s:%d: a line of %zu characters, expected at most %d", u->name,
-                                u->line, n, PATH_BYTES - 1);
+                                u->line, n, LINE_BYTES - 1);
         if (u->line > LS_TREE_ENTRIES)
             return ls_error_set(u->err, LS_ERR_OVERFLOW, "%s: more than %d lines", u->name,
                                 LS_TREE_ENTRIES);
