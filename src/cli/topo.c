@@ -1,6 +1,7 @@
 /* `lockstep topo`: shows a machine, how far its parts are apart, and every decision with its reason. */
 #include "cli/cli.h"
 #include "topo/host.h"
+#include "topo/nvml.h"
 #include "topo/tree.h"
 
 #include <errno.h>
@@ -42,6 +43,8 @@ struct options {
 struct report {
     const struct options *options;
     struct ls_topo_machine *machine;
+    const char *nvml; /* was it asked, and if not, why */
+    struct ls_error nvml_error;
     struct ls_topo_site site;
     struct ls_arena arena;
     int local_size;
@@ -255,9 +258,11 @@ static void print_text(const struct report *r)
 {
     const struct ls_topo_decision *d = &r->task[0];
     print_machine(r->machine);
+    printf("NVML: %s\n", r->nvml);
     print_distances(r->machine);
-    printf("Network: %s (UCX: %s); ranks meet over %s\n", ls_topo_transport_names[d->expected],
-           d->expected_ucx, d->interface ? d->interface : "this node alone");
+    printf("Network: %s (UCX: %s); ranks meet %s%s\n", ls_topo_transport_names[d->expected],
+           d->expected_ucx, d->interface ? "over " : "on this node",
+           d->interface ? d->interface : "");
     print_tasks(r);
     print_variables(d);
     print_notes(r);
@@ -380,7 +385,8 @@ static int print_json(const struct report *r)
     json_t *tasks = json_array();
     for (int t = 0; t < r->local_size; t++)
         json_array_append_new(tasks, task_json(r, t));
-    json_t *o = json_pack("{s:o, s:o}", "machine", machine_json(r->machine), "tasks", tasks);
+    json_t *o = json_pack("{s:o, s:s, s:o}", "machine", machine_json(r->machine), "nvml", r->nvml,
+                          "tasks", tasks);
     int failed = !o || json_dumpf(o, stdout, JSON_INDENT(2)) != 0;
     putchar('\n');
     json_decref(o);
@@ -391,13 +397,16 @@ static int print_json(const struct report *r)
 
 /* ---- work ---- */
 
-static enum ls_status read_machine(const struct options *o, struct ls_topo_machine *machine,
-                                   struct ls_error *err)
+static enum ls_status read_machine(struct report *r, struct ls_error *err)
 {
-    const char *tmp = getenv("TMPDIR");
-    if (o->root)
-        return ls_topo_tree_read(o->root, tmp && *tmp ? tmp : "/tmp", machine, err);
-    return ls_topo_read("", machine, err);
+    const char *tmp = getenv("TMPDIR"), *root = r->options->root;
+    r->nvml = "not asked: this is a stored machine";
+    if (root)
+        return ls_topo_tree_read(root, tmp && *tmp ? tmp : "/tmp", r->machine, err);
+    LS_TRY(ls_topo_read("", r->machine, err));
+    bool asked = ls_topo_nvml_add(NULL, r->machine, &r->nvml_error) == LS_OK;
+    r->nvml = asked ? "asked" : r->nvml_error.message;
+    return LS_OK;
 }
 
 static enum ls_status read_site(const struct options *o, struct ls_topo_site *site,
@@ -493,7 +502,7 @@ static int show(const struct options *o)
     if (status == LS_OK && (status = read_site(o, &r.site, &err)) == LS_ERR_FORMAT)
         code = LS_EXIT_USAGE;
     if (status == LS_OK)
-        status = read_machine(o, r.machine, &err);
+        status = read_machine(&r, &err);
     if (status == LS_OK && (status = decide(&r, &err)) == LS_ERR_ENV)
         code = LS_EXIT_ENV;
     if (status == LS_OK)

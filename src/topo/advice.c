@@ -89,7 +89,7 @@ static void advise_nics(struct ls_decide *c)
     }
     if (ib && ethernet && c->request->transport != LS_TOPO_TCP)
         ls_decide_note(
-            c, LS_TOPO_WARN,
+            c, LS_TOPO_INFO,
             "InfiniBand and RoCE ports are active on one node: NCCL refuses to join them, and "
             "some UCX versions stop at the Ethernet port; for an MPI program that does, set "
             "UCX_NET_DEVICES to the ports in NCCL_IB_HCA");

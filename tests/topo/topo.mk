@@ -1,5 +1,5 @@
 topo_tests = tests/topo/test_hostlist tests/topo/test_slurm tests/topo/test_scontrol \
-	tests/topo/test_machine tests/topo/test_rules tests/topo/test_site
+	tests/topo/test_machine tests/topo/test_rules tests/topo/test_site tests/topo/test_nvml
 check_PROGRAMS += $(topo_tests)
 TESTS += $(topo_tests) tests/topo/test_hosts.py tests/topo/test_show.py
 dist_check_SCRIPTS += tests/topo/test_hosts.py tests/topo/test_show.py
@@ -17,4 +17,13 @@ tests_topo_test_rules_SOURCES = tests/topo/test_rules.c tests/topo/machines.h
 tests_topo_test_rules_LDADD = libls_topo_host.la libls_topo.la libls_base.la
 tests_topo_test_site_SOURCES = tests/topo/test_site.c
 tests_topo_test_site_LDADD = libls_topo_host.la libls_topo.la libls_base.la
+tests_topo_test_nvml_SOURCES = tests/topo/test_nvml.c tests/topo/machines.h
+tests_topo_test_nvml_LDADD = libls_topo_host.la libls_topo.la libls_base.la
+# -rpath makes libtool build a shared object of what is never installed.
+check_LTLIBRARIES += tests/topo/libfakenvml.la tests/topo/libfakenvml_old.la
+tests_topo_libfakenvml_la_SOURCES = tests/topo/fake_nvml.c
+tests_topo_libfakenvml_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_topo_libfakenvml_old_la_SOURCES = tests/topo/fake_nvml.c
+tests_topo_libfakenvml_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_OLD
+tests_topo_libfakenvml_old_la_LDFLAGS = $(tests_topo_libfakenvml_la_LDFLAGS)
 EXTRA_DIST += tests/topo/trees
