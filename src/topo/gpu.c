@@ -71,7 +71,6 @@ static bool read_gpu(struct ls_sys *sys, const char *bdf, struct ls_topo_gpu *gp
     if (value[0] >= '0' && value[0] <= '9')
         gpu->minor = (int)(strtol(value, NULL, 10) & 0xffff);
     gpu->mig = has_mig(sys, gpu->minor);
-    gpu->open = gpu->minor >= 0 && ls_sys_openable(sys, "dev/nvidia%d", gpu->minor);
     gpu->nvlink_gbit = nvlink_of(gpu->model);
     if (ls_sys_read(sys, value, sizeof value, "sys/bus/pci/devices/%s/iommu_group/type", bdf))
         gpu->translated = !strncmp(value, "DMA", 3);
@@ -83,6 +82,13 @@ static int by_address(const void *a, const void *b)
     const struct ls_topo_gpu *x = a, *y = b;
     size_t nx = strlen(x->pci.bdf), ny = strlen(y->pci.bdf);
     return nx != ny ? (nx < ny ? -1 : 1) : strcmp(x->pci.bdf, y->pci.bdf);
+}
+
+void ls_topo_open_gpus(struct ls_sys *sys, struct ls_topo_machine *machine)
+{
+    for (int g = 0; g < machine->ngpu; g++)
+        machine->gpu[g].open = machine->gpu[g].minor >= 0 &&
+                               ls_sys_openable(sys, "dev/nvidia%d", machine->gpu[g].minor);
 }
 
 void ls_topo_read_gpus(struct ls_sys *sys, struct ls_topo_machine *machine)
@@ -108,6 +114,7 @@ void ls_topo_read_gpus(struct ls_sys *sys, struct ls_topo_machine *machine)
             sys->left_out++;
     }
     qsort(machine->gpu, (size_t)machine->ngpu, sizeof machine->gpu[0], by_address);
+    ls_topo_open_gpus(sys, machine);
     if (machine->ngpu == 0)
         return;
     machine->peermem = ls_sys_exists(sys, "sys/module/nvidia_peermem") ||

@@ -107,33 +107,47 @@ static int64_t shm_of_mounts(struct ls_sys *sys)
     return bytes;
 }
 
-void ls_topo_read_limits(struct ls_sys *sys, struct ls_topo_machine *machine)
+static const struct {
+    int resource;
+    const char *name;
+    size_t offset;
+} table[] = {
+    {RLIMIT_MEMLOCK, "Max locked memory", offsetof(struct ls_topo_limits, memlock)},
+    {RLIMIT_NOFILE, "Max open files", offsetof(struct ls_topo_limits, nofile)},
+    {RLIMIT_STACK, "Max stack size", offsetof(struct ls_topo_limits, stack)},
+    {RLIMIT_NPROC, "Max processes", offsetof(struct ls_topo_limits, nproc)},
+};
+enum { TABLE = sizeof table / sizeof *table };
+
+static int64_t *limit_at(struct ls_topo_limits *limits, int i)
 {
-    struct ls_topo_limits *limits = &machine->limits;
-    static const struct {
-        int resource;
-        const char *name;
-        size_t offset;
-    } table[] = {
-        {RLIMIT_MEMLOCK, "Max locked memory", offsetof(struct ls_topo_limits, memlock)},
-        {RLIMIT_NOFILE, "Max open files", offsetof(struct ls_topo_limits, nofile)},
-        {RLIMIT_STACK, "Max stack size", offsetof(struct ls_topo_limits, stack)},
-        {RLIMIT_NPROC, "Max processes", offsetof(struct ls_topo_limits, nproc)},
-    };
-    char text[4096] = "";
+    return (int64_t *)((char *)limits + table[i].offset);
+}
+
+void ls_topo_own_limits(struct ls_topo_limits *limits)
+{
     struct statvfs shm;
-    bool here = !*sys->root;
-    if (!here)
-        ls_sys_read(sys, text, sizeof text, "proc/self/limits");
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        *(int64_t *)((char *)limits + table[i].offset) =
-            here ? of_process(table[i].resource) : of_text(text, table[i].name);
+    for (int i = 0; i < TABLE; i++)
+        *limit_at(limits, i) = of_process(table[i].resource);
     limits->shm_bytes = limits->shm_free = UNKNOWN;
-    if (!here) {
-        limits->shm_bytes = shm_of_mounts(sys);
-    } else if (statvfs("/dev/shm", &shm) == 0) {
+    if (statvfs("/dev/shm", &shm) == 0) {
         limits->shm_bytes = (int64_t)(shm.f_blocks * shm.f_frsize);
         limits->shm_free = (int64_t)(shm.f_bavail * shm.f_frsize);
     }
+}
+
+void ls_topo_read_limits(struct ls_sys *sys, struct ls_topo_machine *machine)
+{
+    struct ls_topo_limits *limits = &machine->limits;
+    char text[4096] = "";
     limits->memory_bytes = memory(sys);
+    if (!*sys->root) {
+        ls_topo_own_limits(limits);
+        return;
+    }
+    ls_sys_read(sys, text, sizeof text, "proc/self/limits");
+    for (int i = 0; i < TABLE; i++)
+        *limit_at(limits, i) = of_text(text, table[i].name);
+    limits->shm_bytes = shm_of_mounts(sys);
+    limits->shm_free = UNKNOWN;
 }

@@ -85,6 +85,7 @@ struct ls_topo_nic {
     int nport;
     struct ls_topo_port port[LS_TOPO_PORTS];
     char netdev[16]; /* "" if none */
+    int uverbs;      /* of /dev/infiniband/uverbsN; -1 */
     bool open;
     enum ls_topo_nic_class class; /* by ls_topo_classify */
     const char *why;              /* in words, static */
@@ -141,6 +142,10 @@ struct ls_topo_machine {
  * not even <root>/sys and <root>/proc are there. *machine is large (some hundred KiB): allocate it. */
 enum ls_status ls_topo_read(const char *root, struct ls_topo_machine *machine,
                             struct ls_error *err);
+/* Looks again at what belongs to a process and not to the node: which devices it may open (its cgroup), its
+ * CPUs and limits. For a process that inherits a machine which another one has read, as Slurm's tasks do. With
+ * another root than "" only the devices. */
+void ls_topo_refresh(const char *root, struct ls_topo_machine *machine);
 /* Pure. GPU g against NIC n, or two PCI chains. */
 enum ls_topo_distance ls_topo_distance(const struct ls_topo_pci *a, const struct ls_topo_pci *b);
 const char *ls_topo_distance_name(enum ls_topo_distance d);

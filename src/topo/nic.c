@@ -106,7 +106,7 @@ static void read_ports(struct ls_sys *sys, struct ls_topo_nic *nic)
 static void read_nic(struct ls_sys *sys, struct ls_topo_nic *nic)
 {
     char link[1024];
-    nic->pci.numa = -1;
+    nic->pci.numa = nic->uverbs = -1;
     if (!ls_sys_link(sys, link, sizeof link, VERBS, nic->name) ||
         !ls_pci_from_link(sys, link, &nic->pci)) {
         const char *last = ls_sys_link(sys, link, sizeof link, VERBS "/device", nic->name)
@@ -124,21 +124,33 @@ static void read_nic(struct ls_sys *sys, struct ls_topo_nic *nic)
     read_ports(sys, nic);
 }
 
-/* Sets `open` by the device node that belongs to each verbs device. */
-static void read_nodes(struct ls_sys *sys, struct ls_topo_machine *machine)
+/* Finds the device node that belongs to each verbs device. */
+static void find_nodes(struct ls_sys *sys, struct ls_topo_machine *machine)
 {
-    char uverbs[2 * LS_TOPO_NICS][16], name[64];
-    int count = 0, n = ls_sys_list(sys, "sys/class/infiniband_verbs");
-    for (int i = 0; i < n && count < 2 * LS_TOPO_NICS; i++)
-        if (!strncmp(sys->names[i], "uverbs", 6) && strlen(sys->names[i]) < 16)
-            strcpy(uverbs[count++], sys->names[i]);
+    int number[2 * LS_TOPO_NICS], count = 0, n = ls_sys_list(sys, "sys/class/infiniband_verbs");
+    char name[64];
+    for (int i = 0; i < n && count < 2 * LS_TOPO_NICS; i++) {
+        char *end;
+        long value = strncmp(sys->names[i], "uverbs", 6) ? -1 : strtol(sys->names[i] + 6, &end, 10);
+        if (value >= 0 && value < 1 << 20 && !*end && end != sys->names[i] + 6)
+            number[count++] = (int)value;
+    }
     for (int i = 0; i < count; i++) {
-        if (!ls_sys_read(sys, name, sizeof name, "sys/class/infiniband_verbs/%s/ibdev", uverbs[i]))
+        if (!ls_sys_read(sys, name, sizeof name, "sys/class/infiniband_verbs/uverbs%d/ibdev",
+                         number[i]))
             continue;
         for (int k = 0; k < machine->nnic; k++)
             if (!strcmp(machine->nic[k].name, name))
-                machine->nic[k].open = ls_sys_openable(sys, "dev/infiniband/%s", uverbs[i]);
+                machine->nic[k].uverbs = number[i];
     }
+}
+
+void ls_topo_open_nics(struct ls_sys *sys, struct ls_topo_machine *machine)
+{
+    for (int i = 0; i < machine->nnic; i++)
+        machine->nic[i].open =
+            machine->nic[i].uverbs >= 0 &&
+            ls_sys_openable(sys, "dev/infiniband/uverbs%d", machine->nic[i].uverbs);
 }
 
 void ls_topo_read_nics(struct ls_sys *sys, struct ls_topo_machine *machine)
@@ -154,7 +166,8 @@ void ls_topo_read_nics(struct ls_sys *sys, struct ls_topo_machine *machine)
     for (int i = 0; i < machine->nnic; i++)
         read_nic(sys, &machine->nic[i]);
     if (machine->nnic)
-        read_nodes(sys, machine);
+        find_nodes(sys, machine);
+    ls_topo_open_nics(sys, machine);
 }
 
 static bool is_ipv4(const uint8_t raw[static 16])

@@ -59,6 +59,10 @@ void ls_topo_read_cpus(struct ls_sys *sys, struct ls_topo_machine *machine);
 void ls_topo_read_gpus(struct ls_sys *sys, struct ls_topo_machine *machine);
 void ls_topo_read_nics(struct ls_sys *sys, struct ls_topo_machine *machine);
 void ls_topo_read_ifaces(struct ls_sys *sys, struct ls_topo_machine *machine);
+void ls_topo_open_gpus(struct ls_sys *sys, struct ls_topo_machine *machine);
+void ls_topo_open_nics(struct ls_sys *sys, struct ls_topo_machine *machine);
+/* Of this process. */
+void ls_topo_own_limits(struct ls_topo_limits *limits);
 void ls_topo_read_limits(struct ls_sys *sys, struct ls_topo_machine *machine);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -593,6 +594,34 @@ static void test_private(void)
     free(m);
 }
 
+/* A task looks at a machine that the daemon above it has read, which may open everything. */
+static void test_refresh(void)
+{
+    struct ls_topo_machine *m = malloc(sizeof *m), *seen = load("cgroup");
+    make("lockstep-tree 1\ndev/nvidia1 =\ndev/infiniband/uverbs0 =\n");
+    if (!m)
+        exit(1);
+    *m = *seen;
+    for (int g = 0; g < m->ngpu; g++)
+        m->gpu[g].open = true;
+    ls_topo_refresh(dir, m);
+    tap_ok(!m->gpu[0].open && m->gpu[1].open && !m->gpu[2].open && !m->gpu[3].open &&
+               m->nic[0].open && m->nic[0].class == LS_TOPO_NIC_COMPUTE &&
+               m->nic[1].class == LS_TOPO_NIC_CLOSED && CPU_EQUAL(&m->allowed, &seen->allowed),
+           "which devices may be opened is looked at again");
+    clear();
+    cpu_set_t mine;
+    struct rlimit files;
+    ls_topo_refresh("", m);
+    tap_ok(sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_EQUAL(&mine, &m->allowed) &&
+               getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+               (files.rlim_cur == RLIM_INFINITY || m->limits.nofile == (int64_t)files.rlim_cur) &&
+               m->limits.shm_free != -2 && m->limits.memory_bytes == seen->limits.memory_bytes,
+           "and so are CPUs and limits");
+    free(m);
+    free(seen);
+}
+
 /* This machine, whatever it is. */
 static void test_here(void)
 {
@@ -620,6 +649,7 @@ int main(void)
     test_unpack();
     test_save();
     test_private();
+    test_refresh();
     test_here();
     return tap_done();
 }
