@@ -6,4 +6,5 @@ dist_man_MANS += \
 	man/lockstep-hosts.1 \
 	man/lockstep-init.1 \
 	man/lockstep-plan.1 \
-	man/lockstep-run.1
+	man/lockstep-run.1 \
+	man/lockstep-topo.1

@@ -15,6 +15,7 @@ static const struct {
     {"init", "write a commented template", ls_cli_init},
     {"ckpt", "list, show and verify checkpoints", ls_cli_ckpt},
     {"hosts", "expand, count and fold lists of hosts", ls_cli_hosts},
+    {"topo", "this machine, and how its GPUs, NICs and CPUs are used", ls_cli_topo},
 };
 #define COUNT (sizeof commands / sizeof *commands)
 
