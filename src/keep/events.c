@@ -40,10 +40,20 @@ static void read_record(struct ls_worker *w)
     }
 }
 
+/* A failure, with the last lines behind the message. */
+static void report(struct ls_keeper *k, int number, int code, bool echo, const char *message)
+{
+    char tail[LS_OUTPUT_TAIL] = "", text[LS_RECORD_MAX + LS_OUTPUT_TAIL];
+    if (k->output)
+        ls_output_tail(k->output, number, tail);
+    snprintf(text, sizeof text, "%s\n%s", message, tail);
+    ls_wire_control_fail(k->control, k->worker[number].rank, code, echo, text);
+}
+
 static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
 {
     int status;
-    char text[LS_RECORD_MAX], tail[LS_OUTPUT_TAIL] = "";
+    char text[LS_RECORD_MAX];
     pid_t got;
     /* While it is not waited for, its number is not given to others. */
     if (w->in_group)
@@ -62,13 +72,8 @@ static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
     bool echo = false, failed = k->kind->judge(k, w, status, &r, &echo);
     if (k->killed && failed)
         return; /* its death was our doing */
-    if (failed) {
-        char report[LS_RECORD_MAX + LS_OUTPUT_TAIL];
-        if (k->output)
-            ls_output_tail(k->output, number, tail);
-        snprintf(report, sizeof report, "%s\n%s", r.message, tail);
-        ls_wire_control_fail(k->control, w->rank, r.code, echo, report);
-    }
+    if (failed)
+        report(k, number, r.code, echo, r.message);
     ls_wire_control_record(k->control, w->rank, text, ls_record_write(&r, text));
 }
 
@@ -119,6 +124,18 @@ static void decide(struct ls_keeper *k)
     ls_wire_control_done(k->control, code, "");
 }
 
+/* A program called MPI_Abort or the like: it asks for the end of all ranks. */
+static void program_aborts(struct ls_keeper *k, const struct ls_wire_event *e)
+{
+    char message[LS_RECORD_MAX];
+    int number = e->rank - k->map.first[k->me], code = e->code & 255;
+    snprintf(message, sizeof message, "aborted all ranks (PMIx_Abort) with status %d", e->code);
+    if (number < 0 || number >= k->config->workers)
+        return;
+    ls_output_take(k->output, number);
+    report(k, number, code ? code : 1, false, message);
+}
+
 static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
 {
     switch (e->kind) {
@@ -141,7 +158,10 @@ static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
             fprintf(k->config->out, "lockstep: %s\n", e->text);
         break;
     case LS_WIRE_WORKER_ABORT:
-        ls_wire_control_fail(k->control, e->rank, e->code ? e->code : 1, false, e->text);
+        if (k->config->programs)
+            program_aborts(k, e);
+        else
+            ls_wire_control_fail(k->control, e->rank, e->code ? e->code : 1, false, e->text);
         break;
     case LS_WIRE_WORKER_READY:
     case LS_WIRE_WORKER_LEFT:

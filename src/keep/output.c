@@ -431,6 +431,13 @@ bool ls_output_idle(const struct ls_output *o)
     return idle;
 }
 
+void ls_output_take(struct ls_output *o, int worker)
+{
+    for (int i = 2 * worker; i < 2 * worker + 2; i++)
+        for (int turn = 0; turn < 4 && o->stream[i].fd >= 0 && take(o, &o->stream[i]); turn++)
+            ;
+}
+
 void ls_output_ended(struct ls_output *o, int worker)
 {
     for (int i = 2 * worker; i < 2 * worker + 2; i++) {

@@ -33,6 +33,8 @@ void ls_output_poll(const struct ls_output *output, struct pollfd *fds);
 int ls_output_timeout(const struct ls_output *output);
 /* Reads and writes what can be, without waiting. `fds` as ls_output_poll filled them, and poll() then. */
 void ls_output_work(struct ls_output *output, const struct pollfd *fds);
+/* What the rank has printed up to now, so that the tail knows it. */
+void ls_output_take(struct ls_output *output, int worker);
 /* The rank has ended: takes what its pipes still hold, and closes them. */
 void ls_output_ended(struct ls_output *output, int worker);
 /* All ranks have ended, and everything is written. */

@@ -90,10 +90,13 @@ enum ls_status ls_keep_prepare_programs(struct ls_keeper *k, struct ls_error *er
     return LS_OK;
 }
 
-static bool is_set(const char *name)
+static bool has(char *const *env, const char *name)
 {
-    const char *value = getenv(name);
-    return value && *value;
+    size_t n = strlen(name);
+    for (; *env; env++)
+        if (!strncmp(*env, name, n) && (*env)[n] == '=' && (*env)[n + 1])
+            return true;
+    return false;
 }
 
 /* What the user set stays, except where it would contradict. */
@@ -104,12 +107,17 @@ static enum ls_status add_extras(const struct ls_keeper *k, const struct ls_work
     const struct ls_keep_place *p = &k->place[w - k->worker];
     int device;
     bool ok = true;
-    if (!is_set("OMP_NUM_THREADS"))
+    if (!has(environ, "OMP_NUM_THREADS"))
         ok &= (env[(*n)++] = ls_arena_printf(arena, "OMP_NUM_THREADS=%d", w->cores)) != NULL;
     /* JAX takes all GPUs that it sees, and ranks of one node must not. */
-    if (ok && v && v->set && v->count > 0 && p->local_size > 1 && !is_set("JAX_LOCAL_DEVICE_IDS") &&
+    if (ok && v && v->set && v->count > 0 && p->local_size > 1 &&
+        !has(environ, "JAX_LOCAL_DEVICE_IDS") &&
         ls_visible_choose(v->count, p->local_rank, p->local_size, &device, NULL) == LS_OK)
         ok &= (env[(*n)++] = ls_arena_printf(arena, "JAX_LOCAL_DEVICE_IDS=%d", device)) != NULL;
+    /* Open MPI 4 believes in PMIx only below launchers that it knows, Slurm among them: this takes away the
+     * component that would declare it started by nobody. */
+    if (ok && !has(environ, "SLURM_STEP_ID") && !has(environ, "OMPI_MCA_schizo"))
+        ok &= (env[(*n)++] = ls_arena_strdup(arena, "OMPI_MCA_schizo=^orte")) != NULL;
     env[*n] = NULL;
     return ok ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
 }
@@ -134,7 +142,7 @@ static enum ls_status program_env(struct ls_keeper *k, const struct ls_worker *w
         count++;
     while (ours[extra])
         extra++;
-    char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 3) * sizeof *all);
+    char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 4) * sizeof *all);
     for (int i = 0; i < count && (whole = whole && all); i++)
         if (!ls_keep_is_ours(block[i]))
             whole = (all[n++] = ls_arena_strdup(arena, block[i])) != NULL;

@@ -170,7 +170,9 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
         LS_TRY(ls_keep_prepare_programs(k, err));
     LS_TRY(ls_wire_env_take(NULL, err));
     LS_TRY(ls_wire_server_open(c->tmpdir, &k->server, err));
-    LS_TRY(ls_wire_server_begin(k->server, "lockstep", 1, &k->map, k->me, err));
+    /* Libraries name files of the whole machine by it, so programs of two runs must not share it. */
+    LS_TRY(ls_wire_server_begin(k->server, c->programs ? c->programs->job : "lockstep", 1, &k->map,
+                                k->me, err));
     print_layout(k);
     for (int i = 0; i < c->workers; i++)
         LS_TRY(start_worker(k, &k->worker[i], err));
