@@ -124,8 +124,8 @@ def test_leftovers(scratch):
            result.stderr)
     result = run("-n", "2", "--", *helper("tell", scratch.path))
     tap.same(result.stderr, "", "without leftovers it says nothing")
-    before = set(os.listdir(f"/proc/{os.getpid()}/fd"))
-    tap.ok(all(fd < 4 or str(fd) in before for r in told(scratch, 2) for fd in r["fds"]),
+    # Its file and the folder that it lists are 3 and 4.
+    tap.ok(all(fd < 5 for r in told(scratch, 2) for fd in r["fds"]),
            "no descriptor of the keeper leaks", [r["fds"] for r in told(scratch, 2)])
 
 
@@ -292,7 +292,7 @@ def test_usage():
     tap.ok(result.returncode == 125 and "/proc/none" in result.stderr, "a folder that cannot be made",
            result.stderr)
     tap.ok(run("--help").returncode == 0, "--help")
-    tap.same(run("-n", "2", "--", "echo", "-n", "--help", "-v").stdout, "--help -v--help -v",
+    tap.same(run("-n", "2", "--", "echo", "--help", "-v").stdout, "--help -v\n--help -v\n",
              "options of the program are the program's")
 
 
