@@ -129,38 +129,26 @@ static enum ls_status show(const struct options *o, const struct ls_keep_world *
     return status;
 }
 
-static enum ls_status meet(const struct options *o, const struct ls_slurm *slurm,
-                           struct ls_wire_client *c, struct ls_keep_world *world,
-                           struct ls_error *err)
+/* Fills in the map and the rendezvous; the caller frees both in any case. */
+static enum ls_status meet(const struct options *o, struct ls_wire_client *c,
+                           const char *const *host, struct ls_wire_map *map,
+                           struct ls_wire_rendezvous **r, struct ls_error *err)
 {
-    const char *here = slurm->node_name ? slurm->node_name : "localhost";
-    const char *const *host = c ? c->host : &here;
     const int alone = 0;
     int size = c ? c->size : 1, rank = c ? c->rank : 0;
-    struct ls_wire_map map = {0};
-    struct ls_wire_rendezvous *r = NULL;
     int *workers = malloc((size_t)size * sizeof *workers);
-    for (int i = 0; workers && i < size; i++)
+    if (!workers)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for %d tasks", size);
+    for (int i = 0; i < size; i++)
         workers[i] = 1;
-    enum ls_status status = !workers
-                                ? ls_error_set(err, LS_ERR_NOMEM, "no memory for %d tasks", size)
-                                : ls_wire_map_init(&map, size, c ? c->node : &alone, workers, err);
-    if (status == LS_OK && o->evaluator && size < 2)
-        status = ls_error_set(err, LS_ERR_USAGE,
-                              "an evaluator beside the chief needs 2 ranks or more, found 1");
-    if (status == LS_OK)
-        status = ls_wire_rendezvous_open(rank, size, host, ls_keep_ports(rank, 1), ls_wire_exchange,
-                                         c, &r, err);
-    if (status == LS_OK) {
-        world->map = &map;
-        world->meet = r;
-        world->host = host;
-        status = show(o, world, rank, err);
-    }
-    ls_wire_rendezvous_close(r);
-    ls_wire_map_free(&map);
+    enum ls_status status = ls_wire_map_init(map, size, c ? c->node : &alone, workers, err);
     free(workers);
-    return status;
+    LS_TRY(status);
+    if (o->evaluator && size < 2)
+        return ls_error_set(err, LS_ERR_USAGE,
+                            "an evaluator beside the chief needs 2 ranks or more, found 1");
+    return ls_wire_rendezvous_open(rank, size, host, ls_keep_ports(rank, 1), ls_wire_exchange, c, r,
+                                   err);
 }
 
 static enum ls_status work(const struct options *o, struct ls_slurm *slurm, struct ls_error *err)
@@ -179,13 +167,24 @@ static enum ls_status work(const struct options *o, struct ls_slurm *slurm, stru
     if (step && !ls_cli_step_has_pmix(slurm))
         return LS_ERR_ENV;
     ls_cli_name_run(slurm, job);
-    struct ls_keep_world world = {.job = job,
+    if (getenv("PMIX_NAMESPACE"))
+        LS_TRY(ls_wire_client_open(slurm->node_name, MEET_DEADLINE, &client, err));
+    const char *here = slurm->node_name ? slurm->node_name : "localhost";
+    const char *const *host = client ? client->host : &here;
+    struct ls_wire_map map = {0};
+    struct ls_wire_rendezvous *meeting = NULL;
+    enum ls_status status = meet(o, client, host, &map, &meeting, err);
+    struct ls_keep_world world = {.map = &map,
+                                  .meet = meeting,
+                                  .host = host,
+                                  .job = job,
                                   .restarts = slurm->restart_count > 0 ? slurm->restart_count : 0,
                                   .evaluator = o->evaluator,
                                   .ompi = o->ompi};
-    if (getenv("PMIX_NAMESPACE"))
-        LS_TRY(ls_wire_client_open(slurm->node_name, MEET_DEADLINE, &client, err));
-    enum ls_status status = meet(o, slurm, client, &world, err);
+    if (status == LS_OK)
+        status = show(o, &world, client ? client->rank : 0, err);
+    ls_wire_rendezvous_close(meeting);
+    ls_wire_map_free(&map);
     ls_wire_client_close(client);
     return status;
 }
