@@ -181,6 +181,66 @@ def test_mpi(c, scratch):
            "MPI_Abort ends all ranks with its status", result.returncode, result.stderr)
 
 
+def torch_python():
+    """An interpreter that has PyTorch, or None."""
+    probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    for python in (os.environ.get("LS_TORCH_PYTHON"), sys.executable,
+                   os.path.expanduser("~/.cache/lockstep-benchmarks/torch/bin/python")):
+        if python and shutil.which(python) and subprocess.run([python, "-c", probe], check=False,
+                                                              capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def submit(c, script, **extra):
+    c.env.update(extra)
+    result = c.run("sbatch", "--parsable", "--mem=100", "--exclusive=user", script)
+    return result.stdout.strip()
+
+
+def wait_text(scratch, name, text, seconds=120):
+    end = time.monotonic() + seconds
+    seen = ""
+    while text not in seen and time.monotonic() < end:
+        time.sleep(0.1)
+        seen = tap.read(scratch(name), "r") if os.path.exists(scratch(name)) else ""
+    return seen
+
+
+def test_templates(c, scratch):
+    """exec-pytorch saves and is requeued, goes on from there; container-apptainer with a stand-in."""
+    python = torch_python()
+    if not python:
+        print("# SKIPPED: the PyTorch and container templates were NOT tried")
+        tap.ok(True, "templates # SKIP found no PyTorch; pip install torch, and set LS_TORCH_PYTHON")
+        return
+    for name in ("exec-pytorch.py", "exec-pytorch.sbatch", "container-apptainer.sbatch"):
+        shutil.copy(os.path.join(os.environ.get("srcdir", "."), "sbatch_templates", name), scratch(name))
+    with open(scratch("apptainer"), "w") as f:  # drops options and image, as nothing is mounted here
+        f.write('#!/bin/bash\nshift\nwhile [[ $1 == --* ]]; do shift 2; done\nshift\n'
+                'echo contained >>"$PWD/contained"\nexec "$@"\n')
+    os.chmod(scratch("apptainer"), 0o755)
+    c.env["PATH"] = os.path.dirname(LOCKSTEP) + ":" + c.env["PATH"]
+    job = submit(c, scratch("exec-pytorch.sbatch"), PYTHON=python, STEPS="100000000")
+    text = wait_text(scratch, f"exec-pytorch-{job}.out", "step 100 ")
+    tap.ok("step 100 " in text, "exec-pytorch: four ranks on two nodes train", text)
+    c.run("scancel", "--signal=USR1", f"{job}.0")
+    text = wait_text(scratch, f"exec-pytorch-{job}.out", "requeue 1")
+    tap.ok("saved after step" in text and "requeue 1" in text, "USR1: saved, and requeued on exit 75", text)
+    c.run("scancel", job)
+    saved = int(text.split("saved after step ")[1].split(",")[0])
+    job = submit(c, scratch("exec-pytorch.sbatch"), STEPS=str(saved + 200))
+    text = wait_text(scratch, f"exec-pytorch-{job}.out", f"saved after step {saved + 200}")
+    tap.ok(f"saved after step {saved + 200}" in text and "step 0 " not in text, "and goes on from there",
+           saved, text)
+    job = submit(c, scratch("container-apptainer.sbatch"), STEPS=str(saved + 300),
+                 APPTAINER=scratch("apptainer"))
+    text = wait_text(scratch, f"container-apptainer-{job}.out", f"saved after step {saved + 300}")
+    tap.ok(f"saved after step {saved + 300}" in text and
+           tap.read(scratch("contained"), "r").count("contained") == 4,
+           "container-apptainer: every rank in a container of its own", text)
+
+
 def main():
     cluster.skip_without_slurm()
     with tap.Scratch() as scratch, cluster.Cluster(scratch) as c:
@@ -190,6 +250,7 @@ def main():
         test_signals(c, scratch)
         test_env(c)
         test_mpi(c, scratch)
+        test_templates(c, scratch)
     tap.done()
 
 
