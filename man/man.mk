@@ -3,6 +3,8 @@ dist_man_MANS += \
 	man/lockstep.1 \
 	man/lockstep-ckpt.1 \
 	man/lockstep-config.1 \
+	man/lockstep-env.1 \
+	man/lockstep-exec.1 \
 	man/lockstep-hosts.1 \
 	man/lockstep-init.1 \
 	man/lockstep-plan.1 \

@@ -1,0 +1,257 @@
+"""`lockstep exec` and `lockstep env` on a real cluster: one task per node, one per rank, uneven tasks, inside an
+allocation; and an MPI program that finds its PMIx server."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import cluster
+import tap
+
+HERE = os.path.join(os.environ.get("srcdir", "."), "tests", "cli")
+HELPER = os.path.join(HERE, "exec_helper.py")
+LOCKSTEP = os.path.abspath(tap.program())
+
+
+def exec_step(c, layout, *command, options=(), **kwargs):
+    return c.run("srun", "--mpi=pmix", "--kill-on-bad-exit=0", "--mem=100", *layout, LOCKSTEP, "exec",
+                 *options, "--", *command, **kwargs)
+
+
+def helper(*args):
+    return [sys.executable, HELPER, *args]
+
+
+def told(scratch, n):
+    ranks = []
+    for r in range(n):
+        path = scratch(f"rank-{r}.json")
+        if not os.path.exists(path):
+            return []
+        with open(path) as f:
+            ranks.append(json.load(f)["env"])
+        os.unlink(path)
+    return ranks
+
+
+def test_layouts(c, scratch):
+    layouts = (
+        (["-N2", "--ntasks-per-node=1"], 3, [3, 3], "one task per node, three ranks each"),
+        (["-N2", "--ntasks-per-node=2"], 1, [2, 2], "one task per rank"),
+        (["-N2", "--ntasks-per-node=2", "-m", "cyclic"], 1, [2, 2], "tasks dealt over nodes"),
+        (["-N2", "--ntasks-per-node=2"], 2, [4, 4], "two tasks per node, two ranks each"),
+        (["-N2", "-n3", "--ntasks-per-node=2"], 1, [2, 1], "uneven tasks"),
+        (["-N1", "-n1"], 4, [4], "one task"),
+    )
+    for layout, per_task, sizes, what in layouts:
+        n = sum(sizes)
+        result = exec_step(c, layout, *helper("tell", scratch.path),
+                           options=[f"--workers-per-task={per_task}"])
+        env = told(scratch, n)
+        if not tap.ok(result.returncode == 0 and len(env) == n, what, result.stdout, result.stderr):
+            continue
+        for name in ("MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "TORCHELASTIC_RUN_ID",
+                     "PMIX_NAMESPACE", "WORLD_SIZE"):
+            if len({e[name] for e in env}) != 1:
+                tap.ok(False, f"{what}: agree on {name}", [e[name] for e in env])
+        tap.same([e["RANK"] for e in env], [str(r) for r in range(n)], f"{what}: RANK")
+        groups = {}
+        for e in env:
+            groups.setdefault((e["GROUP_RANK"], e["SLURMD_NODENAME"]), []).append(e)
+        tap.same(sorted(len(g) for g in groups.values()), sorted(sizes), f"{what}: groups are nodes")
+        tap.ok(all(sorted(int(e["LOCAL_RANK"]) for e in g) == list(range(len(g))) and
+                   {e["LOCAL_WORLD_SIZE"] for e in g} == {str(len(g))} for g in groups.values()),
+               f"{what}: local ranks of each node")
+        clusters = [json.loads(e["TF_CONFIG"])["cluster"] for e in env]
+        ends = clusters[0]["chief"] + clusters[0].get("worker", [])
+        tap.ok(all(x == clusters[0] for x in clusters) and len(set(ends)) == n,
+               f"{what}: one TensorFlow cluster", clusters[0])
+        result = exec_step(c, layout, *helper("meet"), options=[f"--workers-per-task={per_task}"])
+        tap.ok(result.returncode == 0 and f"met {list(range(n))}" in result.stdout,
+               f"{what}: they meet at the master's port", result.stdout, result.stderr)
+
+
+def test_allocation(c, scratch):
+    result = c.run("salloc", "-N2", "--mem=100", LOCKSTEP, "exec", "--workers-per-task=2", "--",
+                   *helper("tell", scratch.path))
+    env = told(scratch, 4)
+    tap.ok(result.returncode == 0 and len(env) == 4 and "starting: srun --mpi=pmix" in result.stderr,
+           "in salloc it starts its own step, and shows the line", result.stdout, result.stderr)
+    script = scratch("job.sh")
+    with open(script, "w") as f:
+        f.write(f"#!/bin/bash\n{LOCKSTEP} exec -- {' '.join(helper('tell', scratch.path))}\n")
+    result = c.run("sbatch", "--wait", "-N3", "--mem=100", "--output", scratch("job.out"), script)
+    env = told(scratch, 3)
+    tap.ok(result.returncode == 0 and [e["WORLD_SIZE"] for e in env] == ["3"] * 3, "in sbatch, too",
+           tap.read(scratch("job.out"), "r"), result.stderr)
+
+
+def test_ends(c, scratch):
+    layout = ["-N2", "--ntasks-per-node=1"]
+    result = exec_step(c, layout, "sh", "-c", "[ $RANK = 3 ] || sleep 1000; echo oops >&2; exit 42",
+                       options=["--workers-per-task=2"])
+    text = result.stderr
+    tap.ok(result.returncode == 42 and "rank 3 on n1 failed first: exited with status 42" in text and
+           "  | oops" in text, "a failing rank is named with its node and last lines", text)
+    result = exec_step(c, layout, "no-such-program")
+    tap.ok(result.returncode == 127 and "no-such-program" in result.stderr, "127", result.stderr)
+    result = exec_step(c, layout, "sleep", "1000", options=["--timeout=0.5"])
+    tap.ok(result.returncode == 124 and "0.5 s" in result.stderr, "124", result.stderr)
+    result = c.run("srun", "--mpi=none", "-N2", "--mem=100", LOCKSTEP, "exec", "true")
+    tap.ok(result.returncode == 125 and "--mpi=pmix" in result.stderr, "without PMIx: what to type",
+           result.stderr)
+    result = exec_step(c, layout, "sh", "-c", "echo $RANK; echo x >&2",
+                       options=["--label", "--workers-per-task=2"])
+    tap.same(sorted(result.stdout.split("\n")[:-1]), [f"[{r}@n{r // 2}] {r}" for r in range(4)],
+             "labels name the nodes")
+    exec_step(c, layout, "sh", "-c", "echo $RANK",
+              options=["-o", scratch("out") + "/%h/%l", "--workers-per-task=2"])
+    tap.same([tap.read(scratch("out", f"n{r // 2}", str(r % 2)), "r") for r in range(4)],
+             [f"{r}\n" for r in range(4)], "a file for each rank of each node")
+
+
+def test_signals(c, scratch):
+    step = c.start_step("srun", "--mpi=pmix", "--kill-on-bad-exit=0", "--mem=100", "-N2",
+                        "--ntasks-per-node=1", LOCKSTEP, "exec", "--workers-per-task=2", "--",
+                        *helper("hear", scratch.path))
+
+    def heard(name):
+        paths = [scratch(f"signals-{r}") for r in range(4)]
+        return all(os.path.exists(p) and name in tap.read(p, "r") for p in paths)
+
+    def wait(condition):
+        end = time.monotonic() + 60
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.02)
+        return condition()
+
+    tap.ok(wait(lambda: all(os.path.exists(scratch(f"signals-{r}.ready")) for r in range(4))),
+           "four ranks listen")
+    job = c.run("squeue", "-h", "-s", "-o", "%i").stdout.split()
+    (step_id,) = [s for s in job if s.endswith(".0")]
+    for name in ("USR1", "USR2", "TERM"):
+        c.run("scancel", f"--signal={name}", step_id)
+        tap.ok(wait(lambda n=name: heard("SIG" + n)), f"all ranks hear {name} from Slurm")
+    out, _ = step.communicate(timeout=60)
+    tap.same([tap.read(scratch(f"signals-{r}"), "r").split() for r in range(4)],
+             [["SIGUSR1", "SIGUSR2", "SIGTERM"]] * 4, "each of them once")
+    tap.ok(step.returncode == 0, "and ends well", step.returncode, out)
+
+
+def test_env(c):
+    show = 'echo "$RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR:$MASTER_PORT"'
+    line = f'eval "$({LOCKSTEP} env)" || exit 9; {show}'
+    result = c.run("srun", "--mpi=pmix", "--mem=100", "-N2", "--ntasks-per-node=2", "bash", "-c", line)
+    seen = sorted(x.split() for x in result.stdout.splitlines())
+    tap.ok(result.returncode == 0 and [x[:3] for x in seen] ==
+           [[str(r), "4", str(r % 2)] for r in range(4)] and len({x[3] for x in seen}) == 1,
+           "env in the tasks of a step", result.stdout, result.stderr)
+    result = c.run("srun", "--mpi=none", "--mem=100", "-N2", "bash", "-c", line)
+    tap.ok(result.returncode == 9 and "--mpi=pmix" in result.stderr,
+           "without PMIx eval fails, and nobody is a world of one", result.stdout, result.stderr)
+    result = c.run("salloc", "-N2", "--mem=100", "bash", "-c", line)
+    tap.ok(result.returncode == 9 and "every task" in result.stderr, "nor in an allocation",
+           result.stdout, result.stderr)
+
+
+def test_mpi(c, scratch):
+    """Open MPI, which knows nothing of us, finds the keeper's PMIx server."""
+    if not shutil.which("mpicc"):
+        tap.ok(True, "an Open MPI program # SKIP found no mpicc; on Debian: apt-get install libopenmpi-dev")
+        return
+    program = scratch("allreduce")
+    built = subprocess.run(["mpicc", os.path.join(HERE, "allreduce.c"), "-o", program], check=False,
+                           capture_output=True, text=True)
+    if not tap.ok(built.returncode == 0, "mpicc", built.stderr):
+        return
+    # Nodes that share a machine share /dev/shm, where Open MPI names files by host and local rank.
+    c.env["OMPI_MCA_btl"] = "self,tcp"
+    for layout, per_task, n in ((["-N2", "--ntasks-per-node=1"], 2, 4),
+                                (["-N2", "--ntasks-per-node=2"], 1, 4), (["-N3", "-n3"], 1, 3)):
+        result = exec_step(c, layout, program, options=[f"--workers-per-task={per_task}"])
+        tap.same(sorted(result.stdout.splitlines()),
+                 [f"rank {r} of {n}: sum {n * (n + 1) // 2}" for r in range(n)],
+                 f"an MPI allreduce of {n} ranks, {per_task} in a task")
+    result = exec_step(c, ["-N2", "--ntasks-per-node=1"], program, "7",
+                       options=["--workers-per-task=2"])
+    tap.ok(result.returncode == 7 and "rank 1 on n0 failed first: aborted" in result.stderr,
+           "MPI_Abort ends all ranks with its status", result.returncode, result.stderr)
+
+
+def torch_python():
+    """An interpreter that has PyTorch, or None."""
+    probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    for python in (os.environ.get("LS_TORCH_PYTHON"), sys.executable,
+                   os.path.expanduser("~/.cache/lockstep-benchmarks/torch/bin/python")):
+        if python and shutil.which(python) and subprocess.run([python, "-c", probe], check=False,
+                                                              capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def submit(c, script, **extra):
+    c.env.update(extra)
+    result = c.run("sbatch", "--parsable", "--mem=100", "--exclusive=user", script)
+    return result.stdout.strip()
+
+
+def wait_text(scratch, name, text, seconds=120):
+    end = time.monotonic() + seconds
+    seen = ""
+    while text not in seen and time.monotonic() < end:
+        time.sleep(0.1)
+        seen = tap.read(scratch(name), "r") if os.path.exists(scratch(name)) else ""
+    return seen
+
+
+def test_templates(c, scratch):
+    """exec-pytorch saves and is requeued, goes on from there; container-apptainer with a stand-in."""
+    python = torch_python()
+    if not python:
+        print("# SKIPPED: the PyTorch and container templates were NOT tried")
+        tap.ok(True, "templates # SKIP found no PyTorch; pip install torch, and set LS_TORCH_PYTHON")
+        return
+    for name in ("exec-pytorch.py", "exec-pytorch.sbatch", "container-apptainer.sbatch"):
+        shutil.copy(os.path.join(os.environ.get("srcdir", "."), "sbatch_templates", name), scratch(name))
+    with open(scratch("apptainer"), "w") as f:  # drops options and image, as nothing is mounted here
+        f.write('#!/bin/bash\nshift\nwhile [[ $1 == --* ]]; do shift 2; done\nshift\n'
+                'echo contained >>"$PWD/contained"\nexec "$@"\n')
+    os.chmod(scratch("apptainer"), 0o755)
+    c.env["PATH"] = os.path.dirname(LOCKSTEP) + ":" + c.env["PATH"]
+    job = submit(c, scratch("exec-pytorch.sbatch"), PYTHON=python, STEPS="100000000")
+    text = wait_text(scratch, f"exec-pytorch-{job}.out", "step 100 ")
+    tap.ok("step 100 " in text, "exec-pytorch: four ranks on two nodes train", text)
+    c.run("scancel", "--signal=USR1", f"{job}.0")
+    text = wait_text(scratch, f"exec-pytorch-{job}.out", "requeue 1")
+    tap.ok("saved after step" in text and "requeue 1" in text, "USR1: saved, and requeued on exit 75", text)
+    c.run("scancel", job)
+    saved = int(text.split("saved after step ")[1].split(",")[0])
+    job = submit(c, scratch("exec-pytorch.sbatch"), STEPS=str(saved + 200))
+    text = wait_text(scratch, f"exec-pytorch-{job}.out", f"saved after step {saved + 200}")
+    tap.ok(f"saved after step {saved + 200}" in text and "step 0 " not in text, "and goes on from there",
+           saved, text)
+    job = submit(c, scratch("container-apptainer.sbatch"), STEPS=str(saved + 300),
+                 APPTAINER=scratch("apptainer"))
+    text = wait_text(scratch, f"container-apptainer-{job}.out", f"saved after step {saved + 300}")
+    tap.ok(f"saved after step {saved + 300}" in text and
+           tap.read(scratch("contained"), "r").count("contained") == 4,
+           "container-apptainer: every rank in a container of its own", text)
+
+
+def main():
+    cluster.skip_without_slurm()
+    with tap.Scratch() as scratch, cluster.Cluster(scratch) as c:
+        test_layouts(c, scratch)
+        test_allocation(c, scratch)
+        test_ends(c, scratch)
+        test_signals(c, scratch)
+        test_env(c)
+        test_mpi(c, scratch)
+        test_templates(c, scratch)
+    tap.done()
+
+
+main()
