@@ -1,0 +1,15 @@
+# The SPANK plugin: built where Slurm's headers are, for that version of Slurm.
+spank_sources = plugins/spank/plugin.h plugins/spank/args.c plugins/spank/options.c plugins/spank/gpus.c \
+	plugins/spank/gpus.h
+if LS_SLURM
+slurmplugin_LTLIBRARIES += spank_lockstep.la
+spank_lockstep_la_SOURCES = plugins/spank/spank_lockstep.c plugins/spank/submit.c plugins/spank/remote.c \
+	plugins/spank/slurmd.c $(spank_sources)
+spank_lockstep_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -I$(top_srcdir)/plugins \
+	-DLS_SYSCONFDIR='"$(sysconfdir)"'
+spank_lockstep_la_CFLAGS = $(AM_CFLAGS)
+spank_lockstep_la_LDFLAGS = $(AM_LDFLAGS) -Wl,-z,noexecstack -module -avoid-version -shared \
+	-export-symbols-regex '^(plugin_(name|type|version)|spank_plugin_version|slurm_spank_[a-z_]+)$$'
+spank_lockstep_la_LIBADD = libls_topo.la libls_base.la
+endif
+EXTRA_DIST += plugins/spank/README.md
