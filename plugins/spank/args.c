@@ -61,7 +61,7 @@ static bool read_limit(const char *text, bool sizes, struct ls_spank_limit *limi
         int shift;
     } units[] = {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
     if (!strcmp(text, "hard") || (sizes && !strcmp(text, "unlimited"))) {
-        limit->kind = *text == 'h' ? LS_SPANK_HARD : LS_SPANK_UNLIMITED;
+        *limit = (struct ls_spank_limit){*text == 'h' ? LS_SPANK_HARD : LS_SPANK_UNLIMITED, 0};
         return true;
     }
     char *end;

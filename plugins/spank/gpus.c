@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* More entries than any list of GPUs has. */
+#define MOST 4096
+
 static bool type_char(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -34,12 +37,12 @@ int ls_gpus_listed(const char *list)
     int count = 0;
     if (!list || !*list || !strcmp(list, "NoDevFiles"))
         return 0;
-    for (const char *at = list; at; at = strchr(at, ',')) {
+    for (const char *at = list; at && count < MOST; at = strchr(at, ',')) {
         at += *at == ',';
         char *end;
-        long first = strtol(at, &end, 10),
-             last = end > at && *end == '-' ? strtol(end + 1, NULL, 10) : first;
-        count += last > first && last - first < 4096 ? (int)(last - first) + 1 : 1;
+        long first = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        long last = first >= 0 && *end == '-' ? strtol(end + 1, NULL, 10) : first;
+        count += last > first && last - first < MOST ? (int)(last - first) + 1 : 1;
     }
     return count;
 }
