@@ -13,11 +13,12 @@
 #include <string.h>
 
 #define FILE_MAX ((size_t)1 << 20)
+#define SET      "LOCKSTEP_SET"
 
 /* Where this process is. */
 struct place {
     char **env;
-    uint32_t step, nnodes, node, ntasks, local_ntasks, rank;
+    uint32_t job, step, nnodes, node, ntasks, local_ntasks, rank;
     int local;
 };
 
@@ -30,9 +31,13 @@ static struct place find_place(spank_t sp)
     const struct {
         spank_item_t item;
         void *at;
-    } items[] = {{S_JOB_STEPID, &p.step},     {S_JOB_NNODES, &p.nnodes},
-                 {S_JOB_NODEID, &p.node},     {S_JOB_TOTAL_TASK_COUNT, &p.ntasks},
-                 {S_TASK_GLOBAL_ID, &p.rank}, {S_JOB_LOCAL_TASK_COUNT, &p.local_ntasks},
+    } items[] = {{S_JOB_ID, &p.job},
+                 {S_JOB_STEPID, &p.step},
+                 {S_JOB_NNODES, &p.nnodes},
+                 {S_JOB_NODEID, &p.node},
+                 {S_JOB_TOTAL_TASK_COUNT, &p.ntasks},
+                 {S_TASK_GLOBAL_ID, &p.rank},
+                 {S_JOB_LOCAL_TASK_COUNT, &p.local_ntasks},
                  {S_TASK_ID, &p.local}};
     for (size_t i = 0; i < sizeof items / sizeof *items; i++)
         if (spank_get_item(sp, items[i].item, items[i].at) != ESPANK_SUCCESS)
@@ -47,14 +52,35 @@ static bool ordinary(const struct place *p)
     return p->step < SLURM_MAX_NORMAL_STEP_ID;
 }
 
-/* The environment of the task; `user` is a struct place. */
-static const char *from_task(void *user, const char *name)
+static const char *raw(const struct place *p, const char *name)
 {
     size_t len = strlen(name);
-    for (char **e = ((struct place *)user)->env; e && *e; e++)
+    for (char **e = p->env; e && *e; e++)
         if (!strncmp(*e, name, len) && (*e)[len] == '=')
             return *e + len + 1;
     return NULL;
+}
+
+/* Is this variable as the plugin left it in the step around this one, such as that of `srun --pty bash`?
+ * LOCKSTEP_SET has what was set there, NAME=VALUE;NAME=VALUE. */
+static bool is_ours(const struct place *p, const char *name, const char *value)
+{
+    size_t name_len = strlen(name), value_len = value ? strlen(value) : 0;
+    for (const char *at = value ? raw(p, SET) : NULL; at && *at;) {
+        size_t len = strcspn(at, ";");
+        if (len == name_len + 1 + value_len && !strncmp(at, name, name_len) &&
+            at[name_len] == '=' && !strncmp(at + name_len + 1, value, value_len))
+            return true;
+        at += len + (at[len] == ';');
+    }
+    return false;
+}
+
+/* The environment of the task as its user made it; `user` is a struct place. */
+static const char *from_task(void *user, const char *name)
+{
+    const char *value = raw(user, name);
+    return is_ours(user, name, value) ? NULL : value;
 }
 
 /* ---- before the tasks: files ---- */
@@ -272,8 +298,9 @@ static void say_notes(const struct place *p, const struct ls_topo_decision *d)
 }
 
 /* What `run` and `exec` shall do as well; and the proof for `lockstep plugin check`. */
-static void set_options(const struct ls_spank *self, spank_t sp)
+static void set_options(const struct ls_spank *self, spank_t sp, const struct place *p)
 {
+    char proof[128];
     const struct {
         enum ls_spank_option which;
         const char *const *words;
@@ -288,7 +315,35 @@ static void set_options(const struct ls_spank *self, spank_t sp)
         spank_setenv(sp, ls_spank_twin(o), handed[i].words[ls_spank_chosen(self, o)],
                      self->option[o].calls > 0);
     }
-    spank_setenv(sp, "LOCKSTEP_SPANK", PACKAGE_VERSION, 1);
+    /* With the step, since variables are handed on to steps inside, and to nodes without the plugin. */
+    snprintf(proof, sizeof proof, "%s/%u.%u.%u", PACKAGE_VERSION, p->job, p->step, p->node);
+    spank_setenv(sp, "LOCKSTEP_SPANK", proof, 1);
+}
+
+static enum ls_status set_variables(spank_t sp, const struct place *p,
+                                    const struct ls_topo_decision *d, struct ls_arena *arena,
+                                    struct ls_error *err)
+{
+    bool *ours = ls_arena_alloc(arena, (size_t)d->nvariable + 1);
+    struct ls_buf set;
+    if (!ours)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for %d variables", d->nvariable);
+    for (int i = 0; i < d->nvariable; i++)
+        ours[i] = is_ours(p, d->variable[i].name, raw(p, d->variable[i].name));
+    /* From here on p->env may point to what is no more. */
+    ls_buf_init(&set, 16384);
+    ls_buf_add(&set, "", 0);
+    for (int i = 0; i < d->nvariable; i++) {
+        const struct ls_topo_variable *v = &d->variable[i];
+        if (!v->value && ours[i])
+            spank_unsetenv(sp, v->name);
+        if (v->value && spank_setenv(sp, v->name, v->value, ours[i]) == ESPANK_SUCCESS)
+            ls_buf_printf(&set, "%s%s=%s", set.len ? ";" : "", v->name, v->value);
+    }
+    if (!set.failed && set.data)
+        spank_setenv(sp, SET, set.data, 1);
+    ls_buf_free(&set);
+    return LS_OK;
 }
 
 static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p,
@@ -305,11 +360,8 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
         explain(self, p, &d);
     else
         say_notes(p, &d);
-    /* From here on p->env may point to what is no more. */
-    for (int i = 0; i < d.nvariable; i++)
-        if (d.variable[i].value)
-            spank_setenv(sp, d.variable[i].name, d.variable[i].value, 0);
-    set_options(self, sp);
+    LS_TRY(set_variables(sp, p, &d, arena, err));
+    set_options(self, sp, p);
     return LS_OK;
 }
 

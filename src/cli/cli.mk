@@ -8,6 +8,7 @@ libls_cli_la_SOURCES = \
 	src/cli/hosts.c \
 	src/cli/init.c \
 	src/cli/plan.c \
+	src/cli/plugin.c \
 	src/cli/run.c \
 	src/cli/run_options.c \
 	src/cli/run_options.h \

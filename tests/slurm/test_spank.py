@@ -2,6 +2,7 @@
 request three ways, and no node that leaves service, whatever the options and configuration."""
 
 import contextlib
+import json
 import os
 import re
 
@@ -170,6 +171,44 @@ def test_options(c):
     tap.same(drained(c), "", "all nodes are in service")
 
 
+# ---- lockstep plugin check ---------------------------------------------------------------------
+
+
+def test_plugin_check(c):
+    program = os.path.join(BUILD, "lockstep")
+
+    def check(*args):
+        r = c.run("salloc", "-N3", "-w", "n[0-2]", program, "plugin", "check", *args)
+        return r.returncode, sorted(r.stdout.splitlines()), r.stderr
+
+    version = c.run(program, "--version").stdout.split()[1]
+    got = check()
+    tap.same(got[:2], (0, [f"n{i}: ok, spank_lockstep {version}" for i in range(3)]),
+             "plugin check: three nodes have it")
+    got = check("--json")
+    tap.same((got[0], [json.loads(line) for line in got[1]]),
+             (0, [{"node": f"n{i}", "ok": True, "version": version} for i in range(3)]), "as JSON")
+    c.env["LOCKSTEP_SPANK"] = version + "/1.0.0"  # a lie that the environment brings along
+    with plugstack(c, ""):
+        got = check()
+    tap.ok(got[0] == 1 and len(got[1]) == 3 and all("FAILED" in line for line in got[1]),
+           "plugin check: without the plugin each node is named", got)
+    del c.env["LOCKSTEP_SPANK"]
+    r = c.run("srun", "-N2", program, "plugin", "check")
+    tap.ok(r.returncode == 0 and r.stdout.count("ok") == 2, "plugin check as a step", r.stdout, r.stderr)
+    with open(c.scratch("job"), "w") as f:
+        f.write(f"#!/bin/sh\n{program} plugin check\n")
+    r = c.run("sbatch", "-W", "-N2", "-n8", "--ntasks-per-node=4", "-o", "out", "job")
+    got = [line for line in tap.read(c.scratch("out"), "r").splitlines() if "srun:" not in line]
+    tap.ok(r.returncode == 0 and len(got) == 2 and all(": ok, " in line for line in got),
+           "plugin check in a batch job of eight tasks", got)
+    for args, code, text in ((["check"], 4, "no allocation"), ([], 2, "verb"), (["look"], 2, "verb"),
+                             (["check", "x"], 2, "verb"), (["--help"], 0, "Usage")):
+        r = c.run(program, "plugin", *args)
+        tap.ok(r.returncode == code and text in r.stdout + r.stderr,
+               f"plugin {' '.join(args)}: {code}", r.stderr)
+
+
 # ---- nothing drains a node ---------------------------------------------------------------------
 
 HOSTILE = [[f"--lockstep-{option}={value}"]
@@ -256,6 +295,7 @@ def main():
         def lua(c):
             test_requests(c, "cli_filter.lua")
             test_options(c)
+            test_plugin_check(c)
             test_order(c)
             test_hostile(c)
         with_cluster(scratch, lua, "--gpu-type=fake")

@@ -114,6 +114,9 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     case S_TASK_ID:
         *(int *)at = fake->local;
         return ESPANK_SUCCESS;
+    case S_JOB_ID:
+        *(uint32_t *)at = 41;
+        return ESPANK_SUCCESS;
     case S_JOB_STEPID:
         *(uint32_t *)at = fake->step;
         return ESPANK_SUCCESS;
@@ -149,6 +152,20 @@ spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int ov
     snprintf(text, size, "%s=%s", name, value);
     fake_setenv(fake, text);
     free(text);
+    return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_unsetenv(spank_t sp, const char *name)
+{
+    (void)sp;
+    int at = find(fake, name, strlen(name));
+    if (fake->context != S_CTX_REMOTE)
+        return refuse(ESPANK_NOT_REMOTE);
+    if (at >= 0) {
+        free(fake->env[at]);
+        fake->env[at] = fake->env[--fake->nenv];
+        fake->env[fake->nenv] = NULL;
+    }
     return ESPANK_SUCCESS;
 }
 
