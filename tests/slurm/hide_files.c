@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mount.h>
 
+/* cppcheck-suppress unknownMacro */
 SPANK_PLUGIN(hide_files, 1)
 
 int slurm_spank_task_init(spank_t sp, int argc, char **argv)

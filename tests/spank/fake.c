@@ -15,7 +15,8 @@ struct fake *fake_new(spank_context_t context)
     f->env = calloc(1, sizeof *f->env);
     f->items = true;
     f->nnodes = f->ntasks = f->local_ntasks = 1;
-    return fake = f;
+    fake = f;
+    return f;
 }
 
 void fake_free(struct fake *f)
