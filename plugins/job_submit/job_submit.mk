@@ -1,6 +1,6 @@
 # In slurmctld; only for the version of Slurm whose headers it was built with.
 if LS_SLURM
-slurmplugin_LTLIBRARIES += job_submit_lockstep.la
+slurmexec_LTLIBRARIES += job_submit_lockstep.la
 job_submit_lockstep_la_SOURCES = plugins/job_submit/job_submit.c plugins/spank/gpus.c plugins/spank/gpus.h
 job_submit_lockstep_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -I$(top_srcdir)/plugins
 job_submit_lockstep_la_LDFLAGS = $(AM_LDFLAGS) -Wl,-z,noexecstack -module -avoid-version -shared \

@@ -315,8 +315,9 @@ static void set_options(const struct ls_spank *self, spank_t sp, const struct pl
         spank_setenv(sp, ls_spank_twin(o), handed[i].words[ls_spank_chosen(self, o)],
                      self->option[o].calls > 0);
     }
-    /* With the step, since variables are handed on to steps inside, and to nodes without the plugin. */
-    snprintf(proof, sizeof proof, "%s/%u.%u.%u", PACKAGE_VERSION, p->job, p->step, p->node);
+    /* With the step, since variables are handed on to steps inside, and to nodes without the plugin; the
+     * same on all nodes, since `lockstep run` compares them. */
+    snprintf(proof, sizeof proof, "%s/%u.%u", PACKAGE_VERSION, p->job, p->step);
     spank_setenv(sp, "LOCKSTEP_SPANK", proof, 1);
 }
 

@@ -2,7 +2,7 @@
 spank_sources = plugins/spank/plugin.h plugins/spank/args.c plugins/spank/options.c plugins/spank/gpus.c \
 	plugins/spank/gpus.h
 if LS_SLURM
-slurmplugin_LTLIBRARIES += spank_lockstep.la
+slurmexec_LTLIBRARIES += spank_lockstep.la
 spank_lockstep_la_SOURCES = plugins/spank/spank_lockstep.c plugins/spank/submit.c plugins/spank/remote.c \
 	plugins/spank/slurmd.c $(spank_sources)
 spank_lockstep_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -I$(top_srcdir)/plugins \
@@ -18,7 +18,7 @@ plugstackdir = $(pkgdatadir)/plugstack.conf.d
 plugstack_DATA = plugins/spank/lockstep.conf
 plugins/spank/lockstep.conf: plugins/spank/plugstack.conf.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) plugins/spank && $(SED) -e 's|@pkgdatadir''@|$(pkgdatadir)|' \
-	    -e 's|@slurmplugindir''@|$(slurmplugindir)|' '$(srcdir)/plugins/spank/plugstack.conf.in' >$@.tmp && \
+	    -e 's|@slurmexecdir''@|$(slurmexecdir)|' '$(srcdir)/plugins/spank/plugstack.conf.in' >$@.tmp && \
 	    mv $@.tmp $@
 CLEANFILES += plugins/spank/lockstep.conf plugins/spank/lockstep.conf.tmp
 endif

@@ -52,8 +52,7 @@ static const char *find_proof(const struct ls_slurm *slurm, char version[static 
 {
     char step[96];
     const char *proof = getenv("LOCKSTEP_SPANK"), *slash = proof ? strrchr(proof, '/') : NULL;
-    snprintf(step, sizeof step, "%lld.%lld.%d", (long long)slurm->job_id, (long long)slurm->step_id,
-             slurm->node_id);
+    snprintf(step, sizeof step, "%lld.%lld", (long long)slurm->job_id, (long long)slurm->step_id);
     if (!slash || strcmp(slash + 1, step) != 0)
         return NULL;
     snprintf(version, 64, "%.*s", (int)(slash - proof), proof);

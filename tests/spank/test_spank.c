@@ -373,7 +373,7 @@ static void test_variables(void)
     whole_task(ARGS(root_arg), NULL, NULL);
     tap_ok(strcmp(value("OMP_NUM_THREADS"), "(unset)") != 0 && fake->errors == 0,
            "a task gets OMP_NUM_THREADS=%s", value("OMP_NUM_THREADS"));
-    tap_ok(strstr(value("LOCKSTEP_SPANK"), "/41.0.0"), "and the version of the plugin: %s",
+    tap_ok(strstr(value("LOCKSTEP_SPANK"), "/41.0"), "and the version of the plugin: %s",
            value("LOCKSTEP_SPANK"));
     tap_ok(!fake->log[0], "and no word is said about it");
     close_plugin();
