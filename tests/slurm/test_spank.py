@@ -5,6 +5,9 @@ import contextlib
 import json
 import os
 import re
+import shutil
+import signal
+import time
 
 import tap
 from cluster import Cluster, skip_without_slurm
@@ -209,6 +212,24 @@ def test_plugin_check(c):
                f"plugin {' '.join(args)}: {code}", r.stderr)
 
 
+def test_variables_of_nodes(c):
+    """Nodes with other devices get other variables, and lockstep run knows that they are not the user's."""
+    if not os.path.exists(os.path.join(BUILD, "plugins/lockstep_cpu.so")):
+        print("# WARNING: no CPU backend was built: lockstep run is NOT tested on nodes that differ")
+        return
+    tap.make_set(c.scratch("train"), 64)
+    tap.make_set(c.scratch("test"), 32)
+    with open(c.scratch("job.cfg"), "w") as f:
+        f.write(tap.job_text(c.scratch.path, train="steps = 2; global_batch = 32;"))
+    run = os.path.join(BUILD, "lockstep") + " run job.cfg --resume=never"
+    differ = "export NCCL_IB_HCA==$SLURMD_NODENAME:1; "
+    got = srun(c, "-N2", "--mpi=pmix", "--ntasks-per-node=1", script=differ + run)
+    tap.ok(got[0] != 0 and "NCCL_IB_HCA is" in got[1], "ranks with different variables are refused", got)
+    plugin = 'LOCKSTEP_SET="$LOCKSTEP_SET;NCCL_IB_HCA=$NCCL_IB_HCA"; '
+    got = srun(c, "-N2", "--mpi=pmix", "--ntasks-per-node=1", script=differ + plugin + run)
+    tap.ok(got[0] == 0, "unless the plugin has set them", got)
+
+
 # ---- nothing drains a node ---------------------------------------------------------------------
 
 HOSTILE = [[f"--lockstep-{option}={value}"]
@@ -278,6 +299,52 @@ def test_order(c):
         tap.same(said[i][:2], said[0][:2], f"the same with that plugin {what} ours")
 
 
+def traced(c, text, step):
+    """Files, programs and kinds of connections of slurmd on n0 and all that comes from it, for one step."""
+    out = c.scratch("strace")
+    with plugstack(c, text):
+        pid = tap.read(c.folder + "/run/slurmd-n0.pid", "r").strip()
+        tracer = c.start_step("strace", "-f", "-qq", "-o", out, "-s", "4096", "-e",
+                              "trace=openat,execve,connect", "-p", pid)
+        # It traces once it has opened its output and the step below is seen in it.
+        while not os.path.exists(out) and tracer.poll() is None:
+            time.sleep(0.02)
+        for _ in range(100):
+            if c.run("srun", "-N1", "-w", "n0", "/bin/true", step).returncode or tracer.poll() is not None:
+                break
+            if step in tap.read(out, "r"):
+                break
+        tracer.send_signal(signal.SIGINT)
+        said = tracer.communicate(timeout=60)[0]
+    calls = [line for line in (tap.read(out, "r") if os.path.exists(out) else "").splitlines()
+             if "ENOENT" not in line]
+    if os.path.exists(out):
+        os.remove(out)
+    return (said, {m.group(1) for line in calls for m in [re.search(r'openat\([^"]*"([^"]*)"', line)] if m},
+            {m.group(1) for line in calls for m in [re.search(r'execve\("([^"]*)"', line)] if m},
+            {m.group(1) for line in calls for m in [re.search(r"connect\(\d+, {sa_family=(\w+)", line)] if m})
+
+
+def test_live_trace(c):
+    if not shutil.which("strace"):
+        print("# WARNING: no strace here: slurmstepd is NOT traced")
+        return
+    without, having = (traced(c, text, f"trace-{i}") for i, text in
+                       enumerate(("", f"required {SPANK} check=fast\n")))
+    if not without[2]:
+        print("# WARNING: strace may not trace slurmd here: slurmstepd is NOT traced: " + without[0])
+        return
+    tap.ok(SPANK in having[1] and SPANK not in without[1], "slurmstepd is traced with and without it")
+    tap.same((having[2], having[3]), (without[2], without[3]),
+             "the plugin adds no program and no kind of connection to slurmstepd")
+    # Numbers of processes differ from run to run.
+    more = {re.sub(r"\d+", "N", f) for f in having[1]} - {re.sub(r"\d+", "N", f) for f in without[1]}
+    tap.same(sorted(f for f in more if f.startswith("/") and f != re.sub(r"\d+", "N", SPANK) and
+                    not f.startswith(("/sys/", "/proc/", "/dev/", "/etc/", "/lib"))
+                    and c.folder not in f and not f.startswith(re.sub(r"\d+", "N", c.folder))),
+             [], f"and {len(more)} files, all of the machine's own or the site's")
+
+
 def with_cluster(scratch, test, *options):
     with Cluster(scratch, *options) as c:
         if tap.ok(c.started.returncode == 0, "a cluster " + " ".join(options), c.started.stderr):
@@ -296,7 +363,9 @@ def main():
             test_requests(c, "cli_filter.lua")
             test_options(c)
             test_plugin_check(c)
+            test_variables_of_nodes(c)
             test_order(c)
+            test_live_trace(c)
             test_hostile(c)
         with_cluster(scratch, lua, "--gpu-type=fake")
         with_cluster(scratch, lambda c: test_requests(c, "job_submit"), "--gpu-request=job_submit",
