@@ -352,8 +352,8 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
 {
     struct ls_topo_decision d = {0};
     LS_TRY(check_gpus(self, p, err));
-    if (!ordinary(p) || !self->machine)
-        return LS_OK;
+    if (!self->machine)
+        return LS_OK; /* no ordinary step */
     LS_TRY(decide(self, p, arena, &d, err));
     if (d.bound && sched_setaffinity(0, sizeof d.cpus, &d.cpus) != 0)
         return ls_error_errno(err, errno, "cannot bind the task to its CPUs");

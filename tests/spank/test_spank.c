@@ -485,7 +485,7 @@ static void test_explain(void)
         fake->rank = node;
         fake_option(fake, "lockstep-explain", NULL);
         run_task();
-        tap_ok(fake_said(fake, "lockstep: rank 0: OMP_NUM_THREADS = ") == (node == 0),
+        tap_ok(fake_said(fake, ": OMP_NUM_THREADS = ") == (node == 0),
                "--lockstep-explain on node %u", node);
         close_plugin();
     }
