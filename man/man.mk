@@ -9,5 +9,6 @@ dist_man_MANS += \
 	man/lockstep-plugin.1 \
 	man/lockstep-run.1 \
 	man/lockstep-site.conf.5 \
+	man/lockstep-topo.1 \
 	man/job_submit_lockstep.8 \
 	man/spank_lockstep.8

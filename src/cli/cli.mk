@@ -12,7 +12,8 @@ libls_cli_la_SOURCES = \
 	src/cli/run.c \
 	src/cli/run_options.c \
 	src/cli/run_options.h \
-	src/cli/templates.c
+	src/cli/templates.c \
+	src/cli/topo.c
 libls_cli_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
 # What only the worker program is made of.
 noinst_LTLIBRARIES += libls_worker.la

@@ -35,7 +35,7 @@ static void advise_limits(struct ls_decide *c)
             "files, or give the container more (--shm-size, --ipc=host)",
             ls_format_bytes(shm, is), r->local_size, ls_format_bytes(need, want));
     /* Connections to every peer, from each side, and the program's own files. */
-    int64_t files = 1024 + 4 * r->ranks;
+    int64_t files = 512 + 4 * r->ranks;
     if (l->nofile >= 0 && l->nofile < files)
         ls_decide_note(
             c, LS_TOPO_WARN,
@@ -89,7 +89,7 @@ static void advise_nics(struct ls_decide *c)
     }
     if (ib && ethernet && c->request->transport != LS_TOPO_TCP)
         ls_decide_note(
-            c, LS_TOPO_WARN,
+            c, LS_TOPO_INFO,
             "InfiniBand and RoCE ports are active on one node: NCCL refuses to join them, and "
             "some UCX versions stop at the Ethernet port; for an MPI program that does, set "
             "UCX_NET_DEVICES to the ports in NCCL_IB_HCA");

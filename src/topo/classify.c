@@ -71,8 +71,9 @@ static enum ls_topo_link modal_link(const struct view *view, int n, bool near)
     return ethernet ? LS_TOPO_LINK_ETHERNET : LS_TOPO_LINK_IB;
 }
 
-/* Of several equal NICs the one with the default route is the front end, if the GPUs have others: as many
- * as there are GPUs, or nearer ones. A machine's only NIC is for everything. */
+/* Of several equal Ethernet NICs the one with the default route is the front end, if the GPUs have others: as many
+ * as there are GPUs, or nearer ones. A machine's only NIC is for everything. IP over
+ * InfiniBand with a default route is no sign of that: the network may be the only one that there is. */
 static void find_front_ends(struct ls_topo_machine *machine, const struct view *view)
 {
     int compute = 0, near = 0;
@@ -83,7 +84,8 @@ static void find_front_ends(struct ls_topo_machine *machine, const struct view *
         }
     for (int i = 0; i < machine->nnic && compute > 1; i++) {
         struct ls_topo_nic *nic = &machine->nic[i];
-        if (nic->class != LS_TOPO_NIC_COMPUTE || !holds_default_route(machine, nic->netdev) ||
+        if (nic->class != LS_TOPO_NIC_COMPUTE || view[i].link != LS_TOPO_LINK_ETHERNET ||
+            !holds_default_route(machine, nic->netdev) ||
             !(compute - 1 >= machine->ngpu || (near > 0 && !view[i].near)))
             continue;
         nic->class = LS_TOPO_NIC_STORAGE;

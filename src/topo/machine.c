@@ -8,7 +8,13 @@
 
 enum ls_status ls_topo_read(const char *root, struct ls_topo_machine *machine, struct ls_error *err)
 {
-    struct ls_sys sys = {.root = root, .left = LS_SYS_CALLS};
+    return ls_topo_read_recorded(root, machine, NULL, NULL, err);
+}
+
+enum ls_status ls_topo_read_recorded(const char *root, struct ls_topo_machine *machine,
+                                     ls_sys_record *record, void *user, struct ls_error *err)
+{
+    struct ls_sys sys = {.root = root, .left = LS_SYS_CALLS, .record = record, .user = user};
     memset(machine, 0, sizeof *machine);
     if (!ls_sys_exists(&sys, "sys") && !ls_sys_exists(&sys, "proc"))
         return ls_error_set(err, LS_ERR_IO,

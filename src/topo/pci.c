@@ -34,7 +34,7 @@ static void push(struct ls_topo_pci *pci, const char *text, size_t n)
 
 static void read_place(struct ls_sys *sys, struct ls_topo_pci *pci)
 {
-    char text[1024];
+    char text[4096];
     int64_t numa = ls_sys_number(sys, -1, "sys/bus/pci/devices/%s/numa_node", pci->bdf);
     pci->numa = numa >= 0 && numa < 1024 ? (int)numa : -1;
     CPU_ZERO(&pci->cpus);

@@ -201,9 +201,9 @@ enum ls_status ls_decide_gpus(struct ls_decide *c)
                        "this node has %d GPUs, but none was granted; ask Slurm with "
                        "--gpus-per-node=N",
                        m->ngpu);
-    bool shared = is_shared(c, n, step);
-    keep_common(c, shared || (!visible.set && !in_job) ? seen : step_gpus,
-                shared || (!visible.set && !in_job) ? n : step, shared);
+    bool all = !visible.set && !in_job && c->request->local_size > 1;
+    bool shared = all || is_shared(c, n, step);
+    keep_common(c, shared ? seen : step_gpus, shared ? n : step, shared);
     return choose(c, seen, n, shared);
 }
 

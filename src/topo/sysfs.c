@@ -27,6 +27,13 @@ static bool make_path(struct ls_sys *sys, char path[static PATH_BYTES], const ch
     return m >= 0 && m < PATH_BYTES - n;
 }
 
+static void record(const struct ls_sys *sys, enum ls_sys_kind kind, const char *path,
+                   const char *text)
+{
+    if (sys->record)
+        sys->record(sys->user, kind, path + strlen(sys->root) + 1, text);
+}
+
 static size_t read_file(const char *path, char *out, size_t size)
 {
     struct stat st;
@@ -57,6 +64,8 @@ static bool read_text(struct ls_sys *sys, char *out, size_t size, const char *fm
     for (size_t i = 0; i < n; i++)
         if (out[i] != '\n' && out[i] != '\t' && (out[i] < ' ' || out[i] > '~'))
             out[i] = '?';
+    if (n > 0)
+        record(sys, LS_SYS_FILE, path, out);
     return n > 0;
 }
 
@@ -90,6 +99,8 @@ bool ls_sys_link(struct ls_sys *sys, char *out, size_t size, const char *fmt, ..
     va_end(ap);
     bool whole = n > 0 && (size_t)n < size - 1;
     out[whole ? n : 0] = '\0';
+    if (whole)
+        record(sys, LS_SYS_LINK, path, out);
     return whole;
 }
 
@@ -100,6 +111,8 @@ bool ls_sys_exists(struct ls_sys *sys, const char *fmt, ...)
     va_start(ap, fmt);
     bool is = make_path(sys, path, fmt, ap) && access(path, F_OK) == 0;
     va_end(ap);
+    if (is)
+        record(sys, LS_SYS_DIR, path, "");
     return is;
 }
 
@@ -110,6 +123,8 @@ bool ls_sys_openable(struct ls_sys *sys, const char *fmt, ...)
     va_start(ap, fmt);
     bool is = make_path(sys, path, fmt, ap) && access(path, R_OK | W_OK) == 0;
     va_end(ap);
+    if (is)
+        record(sys, LS_SYS_NODE, path, "");
     return is;
 }
 
@@ -158,5 +173,10 @@ int ls_sys_list(struct ls_sys *sys, const char *fmt, ...)
     if (dir)
         closedir(dir);
     qsort(sys->names, (size_t)n, LS_SYS_NAME, by_name);
+    for (int i = 0; i < n && sys->record; i++) {
+        char child[PATH_BYTES + LS_SYS_NAME];
+        snprintf(child, sizeof child, "%s/%s", path, sys->names[i]);
+        record(sys, LS_SYS_DIR, child, "");
+    }
     return n;
 }

@@ -13,11 +13,16 @@ enum {
     LS_SYS_NAME = 64,   /* longest name of an entry, with its NUL */
     LS_SYS_NAMES = 1024 /* entries of a directory that are looked at */
 };
+/* What was looked at, for whoever wants to store it: see tree.h. */
+enum ls_sys_kind { LS_SYS_FILE, LS_SYS_LINK, LS_SYS_DIR, LS_SYS_NODE };
+typedef void ls_sys_record(void *user, enum ls_sys_kind kind, const char *path, const char *text);
 struct ls_sys {
     const char *root;           /* "" is this machine */
     int left;                   /* calls */
     int left_out;               /* devices that found no room */
     char (*names)[LS_SYS_NAME]; /* [LS_SYS_NAMES], room for ls_sys_list */
+    ls_sys_record *record;      /* NULL mostly; `path` is below the root */
+    void *user;
 };
 
 /* All paths are below the root and begin with "sys/", "proc/" or "dev/".
@@ -44,6 +49,10 @@ bool ls_pci_is_address(const char *text, size_t n);
 /* Reads a PCI device from the text of a link into sys/devices (false: no PCI device in it), or by address. */
 bool ls_pci_from_link(struct ls_sys *sys, const char *link, struct ls_topo_pci *pci);
 bool ls_pci_from_address(struct ls_sys *sys, const char *bdf, struct ls_topo_pci *pci);
+
+/* ls_topo_read is this, with nobody recording. */
+enum ls_status ls_topo_read_recorded(const char *root, struct ls_topo_machine *machine,
+                                     ls_sys_record *record, void *user, struct ls_error *err);
 
 /* One file each. */
 void ls_topo_read_cpus(struct ls_sys *sys, struct ls_topo_machine *machine);

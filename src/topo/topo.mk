@@ -30,4 +30,14 @@ libls_topo_la_SOURCES = \
 	src/topo/transport.c \
 	src/topo/variables.c \
 	src/topo/visible.c
+# What only the launcher needs: NVML, trees as text, configuration files.
+noinst_LTLIBRARIES += libls_topo_host.la
+libls_topo_host_la_SOURCES = \
+	src/topo/host.h \
+	src/topo/nvml.h \
+	src/topo/tree.h \
+	src/topo/host.c \
+	src/topo/nvml.c \
+	src/topo/save.c \
+	src/topo/tree.c
 EXTRA_DIST += src/topo/README.md

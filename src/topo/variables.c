@@ -80,6 +80,10 @@ static const char *ib_hca(struct ls_decide *c, const char **reason)
         *reason = "no RDMA device is used";
         return NULL;
     }
+    if (!c->several_nodes) {
+        *reason = c->interface_why; /* the job is on one node */
+        return NULL;
+    }
     if (c->site->nic[0]) {
         *reason = "the site declares its compute NICs";
         return hca_list(c);

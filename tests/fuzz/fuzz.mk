@@ -2,7 +2,8 @@
 # flipped bits (driver.c); with --enable-fuzz (clang) the same files become libFuzzer programs.
 
 fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors \
-	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm $(fuzz_plugins)
+	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm \
+	tests/fuzz/fuzz_topo $(fuzz_plugins)
 
 # Readers of the Slurm plugins, whose header needs Slurm's.
 if LS_SLURM
@@ -51,6 +52,10 @@ tests_fuzz_fuzz_hostlist_LDADD = libls_topo.la libls_base.la
 tests_fuzz_fuzz_slurm_SOURCES = tests/fuzz/fuzz_slurm.c $(fuzz_driver)
 tests_fuzz_fuzz_slurm_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_slurm_LDADD = libls_topo.la libls_base.la
+
+tests_fuzz_fuzz_topo_SOURCES = tests/fuzz/fuzz_topo.c $(fuzz_driver)
+tests_fuzz_fuzz_topo_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_topo_LDADD = libls_topo_host.la libls_topo.la libls_base.la
 
 .PHONY: fuzz-targets
 fuzz-targets: $(fuzz_targets)

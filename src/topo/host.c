@@ -1,0 +1,57 @@
+/* Configuration files of NCCL and UCX, where these look for them (NCCL: src/misc/param.cc; UCX:
+ * src/ucs/config/parser.c). */
+#include "topo/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES = 1 << 20 };
+
+static enum ls_status add_file(const char *path, struct ls_arena *arena, const char ***names,
+                               int *count, struct ls_error *err)
+{
+    char *text = NULL;
+    size_t size;
+    const char **more;
+    struct ls_error ignored = {0};
+    if (ls_file_read(path, FILE_BYTES, &text, &size, &ignored) != LS_OK)
+        return LS_OK;
+    enum ls_status status = ls_topo_conf_keys(text, arena, &more, err);
+    free(text);
+    if (status != LS_OK)
+        return status;
+    int n = 0;
+    while (more[n])
+        n++;
+    const char **joined = ls_arena_alloc(arena, (size_t)(*count + n + 1) * sizeof *joined);
+    if (!joined)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the keys of %s", path);
+    if (*count)
+        memcpy(joined, *names, (size_t)*count * sizeof *joined);
+    memcpy(joined + *count, more, (size_t)n * sizeof *joined);
+    *names = joined;
+    *count += n;
+    return LS_OK;
+}
+
+enum ls_status ls_topo_host_keys(ls_topo_getenv *get, void *user, struct ls_arena *arena,
+                                 const char ***names, struct ls_error *err)
+{
+    const char *home = get(user, "HOME"), *nccl = get(user, "NCCL_CONF_FILE");
+    char path[4096];
+    int count = 0;
+    const char **none = ls_arena_alloc(arena, sizeof *none);
+    if (!none)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the keys of configuration files");
+    *names = none;
+    snprintf(path, sizeof path, "%s/.nccl.conf", home ? home : "");
+    if ((nccl && *nccl) || (home && *home))
+        LS_TRY(add_file(nccl && *nccl ? nccl : path, arena, names, &count, err));
+    LS_TRY(add_file("/etc/nccl.conf", arena, names, &count, err));
+    LS_TRY(add_file("/etc/ucx/ucx.conf", arena, names, &count, err));
+    snprintf(path, sizeof path, "%s/ucx.conf", home ? home : "");
+    if (home && *home)
+        LS_TRY(add_file(path, arena, names, &count, err));
+    return add_file("ucx.conf", arena, names, &count, err);
+}

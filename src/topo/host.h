@@ -1,0 +1,14 @@
+/* What only the launcher does: reads the configuration files of NCCL and UCX from where these libraries
+ * look for them. The plugins get such files' text in their own way. */
+#ifndef LS_TOPO_HOST_H
+#define LS_TOPO_HOST_H
+
+#include "topo/rules.h"
+
+/* Keys set in $NCCL_CONF_FILE or ~/.nccl.conf, /etc/nccl.conf, /etc/ucx/ucx.conf, ~/ucx.conf and ./ucx.conf:
+ * a NULL-terminated list in `arena`. A file that is missing or cannot be read counts as empty, as it does for
+ * the libraries. LS_ERR_NOMEM. */
+enum ls_status ls_topo_host_keys(ls_topo_getenv *get, void *user, struct ls_arena *arena,
+                                 const char ***names, struct ls_error *err);
+
+#endif
