@@ -5,5 +5,4 @@ tests_job_submit_test_job_submit_SOURCES = tests/job_submit/test_job_submit.c
 tests_job_submit_test_job_submit_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 tests_job_submit_test_job_submit_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_job_submit_test_job_submit_LDADD = libls_base.la
-tests/job_submit/test_job_submit.log: job_submit_lockstep.la
 endif

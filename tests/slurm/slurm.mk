@@ -19,5 +19,4 @@ check_LTLIBRARIES += hide_files.la
 hide_files_la_SOURCES = tests/slurm/hide_files.c
 hide_files_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 hide_files_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
-tests/slurm/test_spank.log: spank_lockstep.la job_submit_lockstep.la hide_files.la
 endif

@@ -14,6 +14,5 @@ tests_spank_trace_spank_SOURCES = tests/spank/trace_spank.c tests/spank/fake.c t
 tests_spank_trace_spank_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 tests_spank_trace_spank_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_spank_trace_spank_LDADD = libls_base.la
-tests/spank/test_spank.log tests/spank/test_trace.log: spank_lockstep.la
 endif
 dist_check_SCRIPTS += tests/spank/test_symbols.py tests/spank/test_trace.py
