@@ -8,5 +8,9 @@ dist_man_MANS += \
 	man/lockstep-hosts.1 \
 	man/lockstep-init.1 \
 	man/lockstep-plan.1 \
+	man/lockstep-plugin.1 \
 	man/lockstep-run.1 \
-	man/lockstep-topo.1
+	man/lockstep-site.conf.5 \
+	man/lockstep-topo.1 \
+	man/job_submit_lockstep.8 \
+	man/spank_lockstep.8

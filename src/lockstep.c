@@ -17,6 +17,7 @@ static const struct {
     {"init", "write a commented template", ls_cli_init},
     {"ckpt", "list, show and verify checkpoints", ls_cli_ckpt},
     {"hosts", "expand, count and fold lists of hosts", ls_cli_hosts},
+    {"plugin", "is Slurm's plugin there on every node of an allocation?", ls_cli_plugin},
     {"topo", "this machine, and how its GPUs, NICs and CPUs are used", ls_cli_topo},
 };
 #define COUNT (sizeof commands / sizeof *commands)

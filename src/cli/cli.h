@@ -24,6 +24,7 @@ int ls_cli_plan(int argc, char **argv);
 int ls_cli_ckpt(int argc, char **argv);
 int ls_cli_hosts(int argc, char **argv);
 int ls_cli_init(int argc, char **argv);
+int ls_cli_plugin(int argc, char **argv);
 int ls_cli_topo(int argc, char **argv);
 int ls_cli_exec(int argc, char **argv);
 int ls_cli_env(int argc, char **argv);

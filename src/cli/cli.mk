@@ -12,6 +12,7 @@ libls_cli_la_SOURCES = \
 	src/cli/launch.c \
 	src/cli/launch.h \
 	src/cli/plan.c \
+	src/cli/plugin.c \
 	src/cli/run.c \
 	src/cli/run_options.c \
 	src/cli/run_options.h \

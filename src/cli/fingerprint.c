@@ -15,19 +15,34 @@
 
 extern char **environ;
 
+/* Is this "NAME=value" what Slurm's plugin has set for this very task? Such may differ between nodes, as
+ * their devices do; `lockstep check` compares those. */
+static bool set_by_plugin(const char *variable)
+{
+    size_t size = strlen(variable);
+    for (const char *at = getenv("LOCKSTEP_SET"); at && *at;) {
+        size_t n = strcspn(at, ";");
+        if (n == size && !strncmp(at, variable, n))
+            return true;
+        at += n + (at[n] == ';');
+    }
+    return false;
+}
+
 /* Settings that must be the same on all ranks, or they talk past each other. */
 static bool relevant(const char *variable)
 {
     static const char *const prefixes[] = {"UCX_", "NCCL_", "OMP_",    "GOMP_",
                                            "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
     static const char *const own[] = {LS_RECORD_FD_VARIABLE "=",
-                                      "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "="};
+                                      "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "=",
+                                      "LOCKSTEP_SET="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strncmp(variable, own[i], strlen(own[i])))
             return false;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
-            return true;
+            return !set_by_plugin(variable);
     return false;
 }
 

@@ -3,7 +3,20 @@
 
 fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm \
-	tests/fuzz/fuzz_topo
+	tests/fuzz/fuzz_topo $(fuzz_plugins)
+
+# Readers of the Slurm plugins, whose header needs Slurm's.
+if LS_SLURM
+fuzz_plugins = tests/fuzz/fuzz_spank
+tests_fuzz_fuzz_spank_SOURCES = tests/fuzz/fuzz_spank.c plugins/spank/args.c plugins/spank/gpus.c \
+	$(fuzz_driver)
+tests_fuzz_fuzz_spank_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -I$(top_srcdir)/plugins \
+	-DLS_SYSCONFDIR='"$(sysconfdir)"'
+tests_fuzz_fuzz_spank_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_spank_LDADD = libls_topo.la libls_base.la
+else
+fuzz_plugins =
+endif
 
 if LS_FUZZ
 check_PROGRAMS += $(fuzz_targets)

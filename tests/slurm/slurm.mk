@@ -1,6 +1,6 @@
 # Tests on a real Slurm cluster that they start themselves; they skip themselves where Slurm is absent.
 slurm_tests = tests/slurm/test_cluster.py tests/slurm/test_topo.py tests/slurm/test_templates.py \
-	tests/slurm/test_run.py tests/slurm/test_exec.py
+	tests/slurm/test_run.py tests/slurm/test_exec.py tests/slurm/test_spank.py
 TESTS += $(slurm_tests)
 dist_check_SCRIPTS += $(slurm_tests) tests/slurm/cluster
 EXTRA_DIST += tests/slurm/README.md tests/slurm/cluster.py tests/slurm/jobs.py
@@ -8,3 +8,11 @@ EXTRA_DIST += tests/slurm/README.md tests/slurm/cluster.py tests/slurm/jobs.py
 check_PROGRAMS += tests/slurm/show_slurm
 tests_slurm_show_slurm_SOURCES = tests/slurm/show_slurm.c
 tests_slurm_show_slurm_LDADD = libls_topo.la libls_base.la
+
+# What a container plugin does to tasks, for test_spank.py.
+if LS_SLURM
+check_LTLIBRARIES += hide_files.la
+hide_files_la_SOURCES = tests/slurm/hide_files.c
+hide_files_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
+hide_files_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+endif

@@ -1,0 +1,377 @@
+"""Lockstep's Slurm plugins on a real cluster: options over srun, sbatch, salloc and #SBATCH lines, the GPU
+request three ways, and no node that leaves service, whatever the options and configuration."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import time
+
+import tap
+from cluster import Cluster, skip_without_slurm
+
+BUILD = os.path.abspath(os.environ.get("builddir", "."))
+SPANK = os.path.join(BUILD, "plugins/spank_lockstep.so")
+HIDE = os.path.join(BUILD, ".libs/hide_files.so")
+SHOW = "echo gpus=$CUDA_VISIBLE_DEVICES check=$LOCKSTEP_CHECK plugin=${LOCKSTEP_SPANK:+yes}"
+
+
+def drained(c):
+    return c.run("sinfo", "-h", "-N", "-t", "drain,drained,draining,down,fail", "-o", "%N %T %E").stdout
+
+
+def batch(c, *args, script=SHOW, lines=()):
+    """Output of a batch script with #SBATCH lines."""
+    with open(c.scratch("job"), "w") as f:
+        f.write("#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines) + script + "\n")
+    if os.path.exists(c.scratch("out")):
+        os.remove(c.scratch("out"))
+    r = c.run("sbatch", "-W", "-o", "out", *args, "job")
+    out = tap.read(c.scratch("out"), "r") if os.path.exists(c.scratch("out")) else ""
+    return r.returncode, out + r.stderr
+
+
+def srun(c, *args, script=SHOW, env=()):
+    saved = dict(c.env)
+    c.env.update(env)
+    r = c.run("srun", *args, "/bin/sh", "-c", script)
+    c.env.clear()
+    c.env.update(saved)
+    return r.returncode, r.stdout + r.stderr
+
+
+def salloc(c, *args, script=SHOW, env=()):
+    saved = dict(c.env)
+    c.env.update(env)
+    r = c.run("salloc", *args, "srun", "sh", "-c", script)
+    c.env.clear()
+    c.env.update(saved)
+    return r.returncode, r.stdout + r.stderr
+
+
+@contextlib.contextmanager
+def plugstack(c, text):
+    """Another plugstack.conf for a while; steps and commands read it anew."""
+    config = c.folder + "/etc/plugstack.conf"
+    kept = tap.read(config, "r")
+    with open(config, "w") as f:
+        f.write(text)
+    try:
+        yield
+    finally:
+        with open(config, "w") as f:
+            f.write(kept)
+
+
+def gpus(result):
+    found = re.findall(r"gpus=(\S*)", result[1])
+    return result[0], found[0] if found else None
+
+
+# ---- the request for GPUs ----------------------------------------------------------------------
+
+
+def test_requests(c, way):
+    """Each entrance, with what the task must see; the same for every way."""
+    for what, got in (
+            ("srun", srun(c, "-N1", "--lockstep-gpus=2")),
+            ("srun, by type", srun(c, "-N1", "--lockstep-gpus=fake:2")),
+            ("sbatch", batch(c, "--lockstep-gpus=2")),
+            ("an #SBATCH line", batch(c, lines=["--lockstep-gpus=2"])),
+            ("salloc", salloc(c, "-N1", "--lockstep-gpus=2")),
+            ("LOCKSTEP_GPUS and srun", srun(c, env={"LOCKSTEP_GPUS": "2"})),
+            ("LOCKSTEP_GPUS and salloc", salloc(c, env={"LOCKSTEP_GPUS": "2"})),
+            ("the command line over LOCKSTEP_GPUS",
+             srun(c, "--lockstep-gpus=2", env={"LOCKSTEP_GPUS": "1"})),
+            ("the command line over an #SBATCH line",
+             batch(c, "--lockstep-gpus=2", lines=["--lockstep-gpus=1"])),
+            ("a step of a batch job", batch(c, "--lockstep-gpus=2", script=f"srun sh -c '{SHOW}'")),
+            ("the same by --gpus-per-node", srun(c, "--lockstep-gpus=2", "--gpus-per-node=2"))):
+        tap.ok(gpus(got) == (0, "0,1"), f"{way}: two GPUs by {what}", got)
+    got = srun(c, "-N2", "--ntasks-per-node=1", "--lockstep-gpus=1")
+    tap.same((got[0], re.findall(r"gpus=(\S*)", got[1])), (0, ["0", "0"]), f"{way}: one on each node")
+    got = batch(c, "--lockstep-gpus=2", script=f"srun --gpus-per-node=1 sh -c '{SHOW}'")
+    tap.same(gpus(got), (0, "0"), f"{way}: a step may take a part")
+    got = srun(c, script=SHOW)
+    tap.same(gpus(got), (0, ""), f"{way}: a job without the option has none")
+    for args, text in ((["--lockstep-gpus=3"], "not available"),
+                       (["--lockstep-gpus=1", "--gpus-per-node=2"], "say it once"),
+                       (["--lockstep-gpus=x"], "expected the number of GPUs"),
+                       (["--lockstep-gpus=0"], "1 to 32"), (["--lockstep-gpus="], "expected")):
+        got = srun(c, *args)
+        tap.ok(got[0] != 0 and text in got[1], f"{way}: {' '.join(args)} is refused", got)
+    got = batch(c, "--lockstep-gpus=2", script="srun --lockstep-gpus=1 true")
+    tap.ok(got[0] != 0 and "step inside of job" in got[1], f"{way}: a step cannot ask", got)
+    got = salloc(c, "--lockstep-gpus=1", script="true")
+    tap.same(got[0], 0, f"{way}: what salloc hands to srun is no request of its own")
+    tap.same(drained(c), "", f"{way}: all nodes are in service")
+
+
+def test_no_way(c):
+    """The message comes in any case; whether the task goes on is the site's choice."""
+    for need, failed in (("optional", False), ("required", True)):
+        with plugstack(c, f"{need} {SPANK}\n"):
+            for what, got in (("srun", srun(c, "--lockstep-gpus=2")),
+                              ("sbatch", batch(c, "--lockstep-gpus=2")),
+                              ("#SBATCH", batch(c, lines=["--lockstep-gpus=2"])),
+                              ("LOCKSTEP_GPUS", srun(c, env={"LOCKSTEP_GPUS": "2"}))):
+                tap.ok((got[0] != 0) == failed and "nothing installed" in got[1] and
+                       "--gpus-per-node=2" in got[1],
+                       f"no way installed, {need}: {what} says so" + failed * ", and fails", got)
+            got = salloc(c, "--lockstep-gpus=2")
+            tap.ok("this step has none" in got[1], f"no way installed, {need}: salloc's step says so", got)
+            tap.same(gpus(srun(c, "--lockstep-gpus=2", "--gpus-per-node=2")), (0, "0,1"),
+                     f"no way installed, {need}: --gpus-per-node is one")
+    tap.same(gpus(srun(c, "--gpus-per-node=1")), (0, "0"), "which needs no option")
+    tap.same(drained(c), "", "no way installed: all nodes are in service")
+
+
+# ---- options -----------------------------------------------------------------------------------
+
+
+def test_options(c):
+    for what, got, want in (
+            ("srun", srun(c, "--lockstep-check=full"), "full"),
+            ("sbatch", batch(c, "--lockstep-check=full", script=f"srun sh -c '{SHOW}'"), "full"),
+            ("an #SBATCH line", batch(c, lines=["--lockstep-check=fast"],
+                                      script=f"srun sh -c '{SHOW}'"), "fast"),
+            ("salloc", salloc(c, "--lockstep-check=fast"), "fast"),
+            ("the variable", srun(c, env={"LOCKSTEP_CHECK": "fast"}), "fast"),
+            ("the option over the variable",
+             srun(c, "--lockstep-check=full", env={"LOCKSTEP_CHECK": "fast"}), "full"),
+            ("an option, where the environment is left behind",
+             srun(c, "--export=NONE", "--lockstep-check=full", script="PATH=/bin; " + SHOW), "full"),
+            ("a variable, likewise", srun(c, "--export=NONE", env={"LOCKSTEP_CHECK": "fast"},
+                                          script="PATH=/bin; " + SHOW), "fast"),
+            ("nothing", srun(c), "")):
+        found = re.findall(r"check=(\S*) plugin=yes", got[1])
+        tap.ok(got[0] == 0 and found == [want], f"--lockstep-check by {what}", got)
+    got = srun(c, "-N2", "--lockstep-explain", "--lockstep-transport=tcp", script="env")
+    tap.ok("lockstep: rank 0: CUDA_DEVICE_ORDER = PCI_BUS_ID" in got[1] and
+           "lockstep: rank 0: CUDA_VISIBLE_DEVICES left alone" in got[1],
+           "--lockstep-explain says what was set and what was not", got[1])
+    tap.ok("rank 1:" not in got[1], "on the first node", got[1])
+    tap.same(got[1].count("LOCKSTEP_TRANSPORT=tcp"), 2, "the transport reaches run and exec")
+    for name in ("OMP_NUM_THREADS", "CUDA_DEVICE_ORDER", "NCCL_DEBUG"):
+        got = srun(c, env={name: "mine"}, script=f"echo ${name}")
+        tap.ok("mine" in got[1].split(), f"the user's {name} stays", got)
+    for args, env in ((["--lockstep-plugin=no"], {}), ([], {"LOCKSTEP_PLUGIN": "no"})):
+        got = srun(c, *args, env=env, script="env")
+        tap.ok("CUDA_DEVICE_ORDER" not in got[1] and "LOCKSTEP_SPANK=" not in got[1] and
+               "lockstep: " not in got[1], f"switched off by {args or env}", got[1])
+    got = c.run("srun", "--help")
+    tap.same(got.stdout.count("--lockstep-"), 6, "srun --help lists the options")
+    # A demand that this machine cannot meet; whether it ends the task is the site's choice.
+    for need, code in (("optional", 0), ("required", 1)):
+        with plugstack(c, f"{need} {SPANK}\n"):
+            got = srun(c, "--lockstep-transport=ib")
+        tap.ok(got[0] == code and "'ib' was asked for" in got[1],
+               f"InfiniBand on demand, where there is none: {need} ends with {code}", got)
+    got = batch(c, script=SHOW)
+    tap.ok(got[0] == 0 and "plugin=\n" in got[1], "a batch script's own environment is left alone", got)
+    tap.same(drained(c), "", "all nodes are in service")
+
+
+# ---- lockstep plugin check ---------------------------------------------------------------------
+
+
+def test_plugin_check(c):
+    program = os.path.join(BUILD, "lockstep")
+
+    def check(*args):
+        r = c.run("salloc", "-N3", "-w", "n[0-2]", program, "plugin", "check", *args)
+        return r.returncode, sorted(r.stdout.splitlines()), r.stderr
+
+    version = c.run(program, "--version").stdout.split()[1]
+    got = check()
+    tap.same(got[:2], (0, [f"n{i}: ok, spank_lockstep {version}" for i in range(3)]),
+             "plugin check: three nodes have it")
+    got = check("--json")
+    tap.same((got[0], [json.loads(line) for line in got[1]]),
+             (0, [{"node": f"n{i}", "ok": True, "version": version} for i in range(3)]), "as JSON")
+    c.env["LOCKSTEP_SPANK"] = version + "/1.0"  # a lie that the environment brings along
+    with plugstack(c, ""):
+        got = check()
+    tap.ok(got[0] == 1 and len(got[1]) == 3 and all("FAILED" in line for line in got[1]),
+           "plugin check: without the plugin each node is named", got)
+    del c.env["LOCKSTEP_SPANK"]
+    r = c.run("srun", "-N2", program, "plugin", "check")
+    tap.ok(r.returncode == 0 and r.stdout.count("ok") == 2, "plugin check as a step", r.stdout, r.stderr)
+    with open(c.scratch("job"), "w") as f:
+        f.write(f"#!/bin/sh\n{program} plugin check\n")
+    r = c.run("sbatch", "-W", "-N2", "-n8", "--ntasks-per-node=4", "-o", "out", "job")
+    got = [line for line in tap.read(c.scratch("out"), "r").splitlines() if "srun:" not in line]
+    tap.ok(r.returncode == 0 and len(got) == 2 and all(": ok, " in line for line in got),
+           "plugin check in a batch job of eight tasks", got)
+    for args, code, text in ((["check"], 4, "no allocation"), ([], 2, "verb"), (["look"], 2, "verb"),
+                             (["check", "x"], 2, "verb"), (["--help"], 0, "Usage")):
+        r = c.run(program, "plugin", *args)
+        tap.ok(r.returncode == code and text in r.stdout + r.stderr,
+               f"plugin {' '.join(args)}: {code}", r.stderr)
+
+
+def test_variables_of_nodes(c):
+    """Nodes with other devices get other variables, and lockstep run knows that they are not the user's."""
+    if not os.path.exists(os.path.join(BUILD, "plugins/lockstep_cpu.so")):
+        print("# WARNING: no CPU backend was built: lockstep run is NOT tested on nodes that differ")
+        return
+    tap.make_set(c.scratch("train"), 64)
+    tap.make_set(c.scratch("test"), 32)
+    with open(c.scratch("job.cfg"), "w") as f:
+        f.write(tap.job_text(c.scratch.path, train="steps = 2; global_batch = 32;"))
+    run = os.path.join(BUILD, "lockstep") + " run job.cfg --resume=never"
+    differ = "export NCCL_IB_HCA==$SLURMD_NODENAME:1; "
+    got = srun(c, "-N2", "--mpi=pmix", "--ntasks-per-node=1", script=differ + run)
+    tap.ok(got[0] != 0 and "NCCL_IB_HCA is" in got[1], "ranks with different variables are refused", got)
+    plugin = 'LOCKSTEP_SET="$LOCKSTEP_SET;NCCL_IB_HCA=$NCCL_IB_HCA"; '
+    got = srun(c, "-N2", "--mpi=pmix", "--ntasks-per-node=1", script=differ + plugin + run)
+    tap.ok(got[0] == 0, "unless the plugin has set them", got)
+
+
+# ---- nothing drains a node ---------------------------------------------------------------------
+
+HOSTILE = [[f"--lockstep-{option}={value}"]
+           for option in ("gpus", "transport", "bind", "check", "plugin")
+           for value in ("", "-1", "%s%n", "x" * 5000)] + [
+    ["--lockstep-transport=roce"], ["--lockstep-transport=ib", "--lockstep-bind=none"],
+    ["--lockstep-gpus=2", "--gpus-per-task=1", "-n2"],
+    ["--lockstep-gpus=1", "--gpus-per-node=2"], ["--lockstep-gpus=32"],
+    ["--lockstep-transport=shm", "-N2"], ["--lockstep-explain", "-n4", "-N1"],
+    ["--lockstep-gpus=1", "--lockstep-explain", "--export=NONE"],
+    ["--lockstep-explain", "--export=CUDA_VISIBLE_DEVICES=0,,1"],
+    ["--export=ALL,CUDA_VISIBLE_DEVICES=%s%n,SLURM_STEP_GPUS=-1,SLURM_GPUS_ON_NODE=999999999999"]]
+
+CONFIGS = ["enabled=no", "enabeld=yes", "memlock=unlimited nofile=999999999", "memlock=-1", "site=/absent",
+           "site=/dev/zero", "root=/absent", "root=/proc/self", "transport=ib", "check=full bind=none",
+           "=", "x" * 3000, "%s%n"]
+
+
+def test_hostile(c):
+    for args in HOSTILE:
+        codes = (c.run("srun", *args, "true").returncode,
+                 batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
+        tap.same(drained(c), "", f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
+    for words in CONFIGS:
+        for need in ("optional", "required"):
+            with plugstack(c, f"{need} {SPANK} {words}\n"):
+                codes = (c.run("srun", "-N2", "true").returncode, batch(c, script="srun true")[0])
+            tap.same(drained(c), "", f"plugstack.conf {need} {words[:30]} {codes}: no node is drained")
+    for text, what in (("", "absent"), ("optional /absent/spank_lockstep.so\n", "missing"),
+                       (f"optional {SPANK}\noptional {SPANK}\n", "named twice")):
+        with plugstack(c, text):
+            tap.same((c.run("srun", "-N2", "true").returncode, drained(c)), (0, ""),
+                     f"the plugin is {what}")
+    # Options that login nodes know, and the nodes do not, and the other way round.
+    config, other = c.env["SLURM_CONF"], c.folder + "/etc/other.conf"
+    with open(other, "w") as f:
+        f.write(tap.read(config, "r").replace("/etc/plugstack.conf", "/etc/other.stack"))
+    ours = f"optional {SPANK}\n"
+    for login, node, what in ((ours, "", "login nodes"), ("", ours, "compute nodes")):
+        with open(c.folder + "/etc/other.stack", "w") as f:
+            f.write(login)
+        option = ["--lockstep-check=full"] if login else []
+        with plugstack(c, node):
+            c.env["SLURM_CONF"] = other
+            code = c.run("srun", *option, "-N2", "true").returncode
+            c.env["SLURM_CONF"] = config
+        tap.same(drained(c), "", f"only {what} have the plugin ({code}): no node is drained")
+    tap.same((c.run("srun", "-N4", "true").returncode, drained(c)), (0, ""), "and the cluster works")
+
+
+def test_order(c):
+    """Before or after a plugin that hides the machine's files from the task: the decisions are the same."""
+    said = []
+    ours, hide = f"optional {SPANK}\n", f"optional {HIDE}\n"
+    for text in (ours, ours + hide, hide + ours):
+        with plugstack(c, text):
+            r = c.run("srun", "-N1", "-w", "n0", "--lockstep-explain", "sh", "-c",
+                      "ls /sys | wc -l; ls /etc | wc -l")
+        said.append((r.returncode, [l for l in r.stderr.splitlines() if "lockstep:" in l],
+                     r.stdout.split() == ["0", "0"], r.stderr))
+    if any("hide_files: not allowed" in s[3] for s in said):
+        print("# WARNING: mount namespaces are not allowed here: the order of plugins is NOT tested")
+        return
+    tap.same([s[2] for s in said], [False, True, True], "a plugin hides the files of the machine")
+    tap.ok(said[0][0] == 0 and len(said[0][1]) > 10, "decisions without it", said[0])
+    for i, what in ((1, "after"), (2, "before")):
+        tap.same(said[i][:2], said[0][:2], f"the same with that plugin {what} ours")
+
+
+def traced(c, text, step):
+    """Files, programs and kinds of connections of slurmd on n0 and all that comes from it, for one step."""
+    out = c.scratch("strace")
+    with plugstack(c, text):
+        pid = tap.read(c.folder + "/run/slurmd-n0.pid", "r").strip()
+        tracer = c.start_step("strace", "-f", "-qq", "-o", out, "-s", "4096", "-e",
+                              "trace=openat,execve,connect", "-p", pid)
+        # It traces once it has opened its output and the step below is seen in it.
+        while not os.path.exists(out) and tracer.poll() is None:
+            time.sleep(0.02)
+        for _ in range(100):
+            if c.run("srun", "-N1", "-w", "n0", "/bin/true", step).returncode or tracer.poll() is not None:
+                break
+            if step in tap.read(out, "r"):
+                break
+        tracer.send_signal(signal.SIGINT)
+        said = tracer.communicate(timeout=60)[0]
+    calls = [line for line in (tap.read(out, "r") if os.path.exists(out) else "").splitlines()
+             if "ENOENT" not in line]
+    if os.path.exists(out):
+        os.remove(out)
+    return (said, {m.group(1) for line in calls for m in [re.search(r'openat\([^"]*"([^"]*)"', line)] if m},
+            {m.group(1) for line in calls for m in [re.search(r'execve\("([^"]*)"', line)] if m},
+            {m.group(1) for line in calls for m in [re.search(r"connect\(\d+, {sa_family=(\w+)", line)] if m})
+
+
+def test_live_trace(c):
+    if not shutil.which("strace"):
+        print("# WARNING: no strace here: slurmstepd is NOT traced")
+        return
+    without, having = (traced(c, text, f"trace-{i}") for i, text in
+                       enumerate(("", f"required {SPANK} check=fast\n")))
+    if not without[2]:
+        print("# WARNING: strace may not trace slurmd here: slurmstepd is NOT traced: " + without[0])
+        return
+    tap.ok(SPANK in having[1] and SPANK not in without[1], "slurmstepd is traced with and without it")
+    tap.same((having[2], having[3]), (without[2], without[3]),
+             "the plugin adds no program and no kind of connection to slurmstepd")
+    # Numbers of processes differ from run to run.
+    more = {re.sub(r"\d+", "N", f) for f in having[1]} - {re.sub(r"\d+", "N", f) for f in without[1]}
+    tap.same(sorted(f for f in more if f.startswith("/") and f != re.sub(r"\d+", "N", SPANK) and
+                    not f.startswith(("/sys/", "/proc/", "/dev/", "/etc/", "/lib"))
+                    and c.folder not in f and not f.startswith(re.sub(r"\d+", "N", c.folder))),
+             [], f"and {len(more)} files, all of the machine's own or the site's")
+
+
+def with_cluster(scratch, test, *options):
+    with Cluster(scratch, *options) as c:
+        if tap.ok(c.started.returncode == 0, "a cluster " + " ".join(options), c.started.stderr):
+            test(c)
+        log = "".join(tap.read(f"{c.folder}/log/{name}", "r") for name in os.listdir(c.folder + "/log"))
+        tap.ok("segfault" not in log and "core dumped" not in log.lower(), "nothing crashed")
+
+
+def main():
+    skip_without_slurm()
+    if not os.path.exists(SPANK):
+        print("1..0 # SKIP the Slurm plugins are not built: configure found no Slurm headers")
+        return
+    with tap.Scratch() as scratch:
+        def lua(c):
+            test_requests(c, "cli_filter.lua")
+            test_options(c)
+            test_plugin_check(c)
+            test_variables_of_nodes(c)
+            test_order(c)
+            test_live_trace(c)
+            test_hostile(c)
+        with_cluster(scratch, lua, "--gpu-type=fake")
+        with_cluster(scratch, lambda c: test_requests(c, "job_submit"), "--gpu-request=job_submit",
+                     "--gpu-type=fake")
+        with_cluster(scratch, test_no_way, "--gpu-request=no", "--nodes=2")
+    tap.done()
+
+
+main()
