@@ -268,7 +268,7 @@ static void choose_interface(struct ls_decide *c)
             "no network interface is up, so that ranks on other nodes cannot be reached");
         return;
     }
-    d->interface = iface->name;
+    d->interface = ls_decide_text(c, "%s", iface->name);
     if (iface->class == LS_TOPO_IFACE_VIRTUAL)
         ls_decide_note(c, LS_TOPO_INFO,
                        "%s is virtual, but holds the default route and is the only way out: used",
