@@ -11,7 +11,8 @@
 #include <sched.h>
 
 enum {
-    LS_TOPO_GPUS = 32, /* per node; MIG instances count with the GPU that they are a part of */
+    LS_TOPO_GPUS = 32, /* per node */
+    LS_TOPO_MIGS = 7 * LS_TOPO_GPUS,
     LS_TOPO_NICS = 64, /* verbs devices */
     LS_TOPO_PORTS = 4, /* per verbs device */
     LS_TOPO_GIDS = 16, /* per port that are kept; empty entries are not */
@@ -40,11 +41,18 @@ enum ls_topo_distance {
 
 struct ls_topo_gpu {
     struct ls_topo_pci pci;
-    char uuid[48];  /* "GPU-..."; "" where /proc does not say */
-    char model[64]; /* "" likewise */
-    int minor;      /* of /dev/nvidiaN; -1 */
-    bool mig;       /* /proc lists MIG instances, or NVML said so */
-    bool open;      /* the device node can be opened here (cgroup) */
+    char uuid[48];      /* "GPU-..."; "" where /proc does not say */
+    char model[64];     /* "" likewise */
+    int minor;          /* of /dev/nvidiaN; -1 */
+    bool mig;           /* /proc lists MIG instances, or NVML said so */
+    bool open;          /* the device node can be opened here (cgroup) */
+    bool translated;    /* its DMA goes through the IOMMU (type of its group is DMA or DMA-FQ) */
+    double nvlink_gbit; /* per second and direction, all links together; 0: none, or not known */
+};
+/* A MIG instance and the GPU that it is a part of; only NVML knows these. */
+struct ls_topo_mig {
+    char uuid[48]; /* "MIG-..." */
+    int gpu;
 };
 
 enum ls_topo_link { LS_TOPO_LINK_OTHER, LS_TOPO_LINK_IB, LS_TOPO_LINK_ETHERNET };
@@ -71,7 +79,8 @@ enum ls_topo_nic_class {
     LS_TOPO_NIC_CLOSED   /* its device node cannot be opened here */
 };
 struct ls_topo_nic {
-    char name[32]; /* verbs device, "mlx5_0" */
+    char name[32];   /* verbs device, "mlx5_0" */
+    char driver[24]; /* of the PCI device, "mlx5_core"; "" if not said */
     struct ls_topo_pci pci;
     int nport;
     struct ls_topo_port port[LS_TOPO_PORTS];
@@ -95,6 +104,7 @@ struct ls_topo_iface {
     int64_t mbit; /* -1: not known */
     int mtu;
     bool default_route; /* /proc/net/route, ipv6_route */
+    bool ipv4, ipv6;    /* has an address; of IPv6: a global one */
     struct ls_topo_pci pci;
 };
 
@@ -108,9 +118,15 @@ struct ls_topo_limits {
 struct ls_topo_machine {
     int ncpu; /* online */
     int nnuma;
-    cpu_set_t allowed;                    /* of this process; of a stored tree: all that it lists */
+    cpu_set_t allowed; /* of this process; of a stored tree: what its proc/self/status lists */
+    int16_t core
+        [CPU_SETSIZE]; /* lowest CPU of the physical core that a CPU belongs to; -1: no such CPU */
     struct ls_topo_gpu gpu[LS_TOPO_GPUS]; /* in PCI order */
     int ngpu;
+    struct ls_topo_mig mig[LS_TOPO_MIGS];
+    int nmig;
+    bool peermem,
+        dmabuf; /* GPUDirect RDMA: nvidia_peermem is loaded; the open kernel modules are */
     struct ls_topo_nic nic[LS_TOPO_NICS];
     int nnic;
     struct ls_topo_iface iface[LS_TOPO_IFACES];
@@ -130,6 +146,12 @@ enum ls_topo_distance ls_topo_distance(const struct ls_topo_pci *a, const struct
 const char *ls_topo_distance_name(enum ls_topo_distance d);
 /* Sets class and why of every NIC. Called by ls_topo_read; again after tests change something. */
 void ls_topo_classify(struct ls_topo_machine *machine);
+/* Physical cores that a set of CPUs touches. */
+int ls_topo_cores(const struct ls_topo_machine *machine, const cpu_set_t *cpus);
+/* Reads "0-3,8" (numbers from CPU_SETSIZE on are left out); false, and an empty set, if not understood. */
+bool ls_topo_parse_cpus(const char *text, cpu_set_t *cpus);
+/* "0-3,8", with "..." at the end where it does not fit; returns `out`. */
+const char *ls_topo_format_cpus(const cpu_set_t *cpus, char out[static 128]);
 /* The GID that RoCE traffic should use: version 2, routable, IPv4 before IPv6; index, or -1. */
 int ls_topo_choose_gid(const struct ls_topo_port *port);
 

@@ -1,12 +1,33 @@
+# The half that the Slurm plugins use: libc only.
 noinst_LTLIBRARIES += libls_topo.la
 libls_topo_la_SOURCES = \
 	src/topo/topo.h \
+	src/topo/machine.h \
+	src/topo/rules.h \
+	src/topo/decide.h \
 	src/topo/internal.h \
+	src/topo/sysfs.h \
+	src/topo/advice.c \
 	src/topo/agree.c \
+	src/topo/classify.c \
+	src/topo/conf.c \
+	src/topo/cpus.c \
+	src/topo/decide.c \
 	src/topo/fold.c \
+	src/topo/gpu.c \
 	src/topo/hostlist.c \
+	src/topo/iface.c \
+	src/topo/limits.c \
+	src/topo/machine.c \
+	src/topo/nic.c \
+	src/topo/pci.c \
+	src/topo/place.c \
 	src/topo/runs.c \
+	src/topo/site.c \
 	src/topo/slurm.c \
+	src/topo/sysfs.c \
 	src/topo/text.c \
+	src/topo/transport.c \
+	src/topo/variables.c \
 	src/topo/visible.c
 EXTRA_DIST += src/topo/README.md
