@@ -1,0 +1,207 @@
+/* The file system under output and data. Each of these functions may hang: it runs in a child. */
+#include "check/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { PATH_SIZE = 4096 };
+#define MIB (INT64_C(1) << 20)
+/* Below this not even a small checkpoint finds room. */
+#define LEAST_FREE (64 * MIB)
+
+/* ---- fs.out ---- */
+
+/* The nearest folder above `path` that exists: nothing is created here. */
+static bool existing(const char *path, char out[static PATH_SIZE])
+{
+    struct stat st;
+    if (snprintf(out, PATH_SIZE, "%s", *path ? path : ".") >= PATH_SIZE)
+        return false;
+    while (stat(out, &st) != 0) {
+        if (errno != ENOENT)
+            return false;
+        char *slash = strrchr(out, '/');
+        if (slash == out)
+            strcpy(out, "/");
+        else if (slash)
+            *slash = '\0';
+        else
+            strcpy(out, ".");
+    }
+    errno = S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    return S_ISDIR(st.st_mode);
+}
+
+static int node_of(const struct ls_check_context *context)
+{
+    return context->slurm->place == LS_SLURM_STEP && context->slurm->node_id >= 0
+               ? context->slurm->node_id
+               : 0;
+}
+
+static void name_file(const struct ls_check_context *context, const char *dir, int node,
+                      char out[static PATH_SIZE])
+{
+    /* The id of the step keeps two checks in one folder apart; alone, the process does. */
+    long long job = context->slurm->job_id, step = context->slurm->step_id;
+    if (context->slurm->place != LS_SLURM_STEP)
+        job = getppid();
+    snprintf(out, PATH_SIZE, "%s/.lockstep-check-%lld-%lld-%d", dir, job, step, node);
+}
+
+static void content(const struct ls_check_context *context, int node, const char *version,
+                    char out[static 128])
+{
+    snprintf(out, 128, "lockstep check: node %d of job %lld, %s\n", node,
+             (long long)context->slurm->job_id, version);
+}
+
+static void bad_folder(struct ls_check_out *out, const char *what, const char *path, int cause)
+{
+    ls_check_say(out, LS_CHECK_FAIL, "", "a folder where files can be written, locked and renamed",
+                 cause == ENOSPC || cause == EDQUOT
+                     ? "make room, or choose another checkpoint.dir"
+                     : "choose another checkpoint.dir, or have the file system looked at",
+                 "%s %s: %s", what, path, strerror(cause));
+}
+
+/* First version, then the second one over it, as every checkpoint is saved. */
+static bool write_own(struct ls_check_out *out, const struct ls_check_context *context,
+                      const char *dir, const char *path)
+{
+    char text[128];
+    struct ls_error err = {0};
+    content(context, node_of(context), "first", text);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        bad_folder(out, "cannot create a file in", dir, errno);
+        return false;
+    }
+    bool ok = ls_file_write_all(fd, text, strlen(text), path, &err) == LS_OK;
+    int cause = errno;
+    if (ok && fsync(fd) != 0) {
+        ok = false;
+        cause = errno;
+    }
+    if (ok && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        cause = errno;
+        close(fd);
+        bad_folder(out, "cannot lock a file in", dir, cause);
+        return false;
+    }
+    close(fd);
+    content(context, node_of(context), "second", text);
+    if (ok && ls_file_replace(path, text, strlen(text), &err) != LS_OK) {
+        ok = false;
+        cause = errno;
+    }
+    if (!ok)
+        bad_folder(out, "cannot write, sync and rename in", dir, cause);
+    return ok;
+}
+
+static void read_other(struct ls_check_out *out, const struct ls_check_context *context,
+                       const char *dir, int64_t free_bytes)
+{
+    int node = (node_of(context) + 1) % context->nodes;
+    char path[PATH_SIZE], want[128], text[24], *found = NULL;
+    size_t n = 0;
+    struct ls_error err = {0};
+    content(context, node, "second", want);
+    name_file(context, dir, node, path);
+    enum ls_status status = ls_file_read(path, 4096, &found, &n, &err);
+    const char *advice = "put checkpoint.dir on a file system that all nodes share";
+    if (status == LS_ERR_NOTFOUND && node != node_of(context))
+        ls_check_say(out, LS_CHECK_FAIL, "", "a folder that all nodes share", advice,
+                     "%s: the file that node %d of the job wrote is not to be seen", dir, node);
+    else if (status != LS_OK)
+        ls_check_say(out, LS_CHECK_FAIL, "", "a folder that all nodes share", advice, "%s",
+                     err.message);
+    else if (strcmp(found, want) != 0)
+        ls_check_say(out, LS_CHECK_FAIL, "", "what was renamed over the first version",
+                     "the file system shows old data: turn its attribute cache off, or choose "
+                     "another one",
+                     "%s: %.60s", path, found);
+    else if (free_bytes < LEAST_FREE)
+        ls_check_say(out, LS_CHECK_WARN, "", "room for checkpoints", "make room there",
+                     "%s has %s free", dir, ls_format_bytes(free_bytes, text));
+    else
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s: write, sync, lock, rename, read%s", dir,
+                     context->nodes > 1 ? " from another node" : "");
+    free(found);
+}
+
+void ls_check_output(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    char dir[PATH_SIZE], path[PATH_SIZE];
+    struct statvfs fs;
+    if (!existing(context->out_dir, dir)) {
+        bad_folder(out, "cannot use", context->out_dir, errno);
+        return;
+    }
+    name_file(context, dir, node_of(context), path);
+    if (write_own(out, context, dir, path)) {
+        int64_t room = statvfs(dir, &fs) == 0 ? (int64_t)(fs.f_bavail * fs.f_frsize) : INT64_MAX;
+        if (ls_check_next(out)) {
+            read_other(out, context, dir, room);
+            ls_check_next(out); /* until the others have read, too */
+        }
+    }
+    unlink(path);
+}
+
+/* ---- job.data ---- */
+
+/* The size and the hash of the first bytes are enough to tell another file, and cheap for 16 TB. */
+static bool look(struct ls_check_out *out, const char *path, struct ls_buf *fact)
+{
+    char head[65536];
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us */
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        ls_check_say(out, LS_CHECK_FAIL, "", "a data file that can be read",
+                     "copy it to every node, or to a file system that all nodes share", "%s: %s",
+                     path, fd < 0 ? strerror(errno) : "not a regular file");
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    ssize_t n = read(fd, head, sizeof head);
+    int cause = errno;
+    close(fd);
+    if (n <= 0) {
+        ls_check_say(out, LS_CHECK_FAIL, "", "a data file that can be read",
+                     "copy it again, and have the file system looked at", "%s: %s", path,
+                     n < 0 ? strerror(cause) : "the file is empty");
+        return false;
+    }
+    uint64_t hash = 0;
+    for (ssize_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)head[i]) * UINT64_C(0x100000001b3);
+    ls_buf_printf(fact, "%s%s %lld bytes, begins with %08x", fact->len ? ", " : "", path,
+                  (long long)st.st_size, (unsigned)(hash >> 32 ^ hash));
+    return true;
+}
+
+void ls_check_data(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_job *job = context->job;
+    const char *files[] = {job->data.train_images, job->data.train_labels, job->data.test_images,
+                           job->data.test_labels};
+    struct ls_buf fact;
+    bool good = true;
+    ls_buf_init(&fact, 1 << 16);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i])
+            good &= look(out, files[i], &fact);
+    if (good)
+        ls_check_fact(out, "%s", fact.data ? fact.data : "");
+    ls_buf_free(&fact);
+}
