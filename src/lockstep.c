@@ -10,6 +10,8 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"run", "train a job description", ls_cli_run},
+    {"exec", "start any program as ranks, with the variables that frameworks expect", ls_cli_exec},
+    {"env", "print these variables, for eval in a task of srun", ls_cli_env},
     {"plan", "parameters, FLOPs and memory of a job, and its program", ls_cli_plan},
     {"config", "the resolved job description, with the origin of every value", ls_cli_config},
     {"init", "write a commented template", ls_cli_init},

@@ -24,6 +24,8 @@ int ls_cli_plan(int argc, char **argv);
 int ls_cli_ckpt(int argc, char **argv);
 int ls_cli_hosts(int argc, char **argv);
 int ls_cli_init(int argc, char **argv);
+int ls_cli_exec(int argc, char **argv);
+int ls_cli_env(int argc, char **argv);
 
 /* common.c: what several commands share. */
 void ls_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -5,8 +5,12 @@ libls_cli_la_SOURCES = \
 	src/cli/ckpt.c \
 	src/cli/common.c \
 	src/cli/config.c \
+	src/cli/env.c \
+	src/cli/exec.c \
 	src/cli/hosts.c \
 	src/cli/init.c \
+	src/cli/launch.c \
+	src/cli/launch.h \
 	src/cli/plan.c \
 	src/cli/run.c \
 	src/cli/run_options.c \

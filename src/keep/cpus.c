@@ -65,6 +65,18 @@ bool ls_keep_split(const struct ls_keep_cpu *cpus, int n, int workers, int worke
     return bound;
 }
 
+int ls_keep_cores(const struct ls_keep_cpu *cpus, int n, const cpu_set_t *mask)
+{
+    int cores = 0;
+    const struct ls_keep_cpu *before = NULL;
+    for (int i = 0; i < n; i++)
+        if (CPU_ISSET(cpus[i].cpu, mask)) {
+            cores += !before || !same_core(before, &cpus[i]);
+            before = &cpus[i];
+        }
+    return cores;
+}
+
 const char *ls_keep_format_cpus(const cpu_set_t *mask, char out[static 128])
 {
     size_t at = 0;

@@ -13,15 +13,9 @@ void ls_keeper_kill(struct ls_keeper *k, int sig)
 {
     for (int i = 0; k->worker && i < k->config->workers; i++)
         if (k->worker[i].pid > 0)
-            kill(k->worker[i].pid, sig);
+            kill(sig == SIGKILL && k->worker[i].in_group ? -k->worker[i].pid : k->worker[i].pid,
+                 sig);
     k->killed |= sig == SIGKILL;
-}
-
-static void pass_on(struct ls_keeper *k, int sig)
-{
-    for (int i = 0; i < k->config->workers; i++)
-        if (k->worker[i].pid > 0)
-            sigqueue(k->worker[i].pid, LS_KEEP_SIGNAL, (union sigval){.sival_int = sig});
 }
 
 /* ---- a worker ends ---- */
@@ -46,30 +40,14 @@ static void read_record(struct ls_worker *w)
     }
 }
 
-/* Is this failure the consequence of another one? Then it is not the one to name. */
-static bool is_echo(const struct ls_record *r)
-{
-    return r->status == LS_ERR_ABORTED || r->status == LS_ERR_TIMEOUT;
-}
-
-static void describe_end(int status, char out[static 160])
-{
-    if (WIFSIGNALED(status))
-        snprintf(out, 160, "killed by signal %d (%s)%s", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)),
-                 WTERMSIG(status) == SIGKILL ? "; often memory: see the system's log" : "");
-    else if (WEXITSTATUS(status) == 127)
-        snprintf(out, 160, "did not start: the worker program cannot be executed");
-    else
-        snprintf(out, 160, "exited with status %d and left no completion record",
-                 WEXITSTATUS(status));
-}
-
 static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
 {
     int status;
-    char text[LS_RECORD_MAX];
+    char text[LS_RECORD_MAX], tail[LS_OUTPUT_TAIL] = "";
     pid_t got;
+    /* While it is not waited for, its number is not given to others. */
+    if (w->in_group)
+        kill(-w->pid, SIGKILL);
     while ((got = waitpid(w->pid, &status, 0)) < 0 && errno == EINTR)
         ;
     if (got != w->pid)
@@ -77,16 +55,20 @@ static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
     w->pid = 0;
     k->running--;
     read_record(w);
+    int number = (int)(w - k->worker);
+    if (k->output)
+        ls_output_ended(k->output, number);
     struct ls_record r;
-    if (!ls_record_read(w->record, w->nrecord, &r)) {
-        r = (struct ls_record){.status = LS_ERR_INTERNAL,
-                               .code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : 1};
-        describe_end(status, r.message);
-    }
-    if (k->killed && r.status != LS_OK)
+    bool echo = false, failed = k->kind->judge(k, w, status, &r, &echo);
+    if (k->killed && failed)
         return; /* its death was our doing */
-    if (r.status != LS_OK)
-        ls_wire_control_fail(k->control, w->rank, r.code, is_echo(&r), r.message);
+    if (failed) {
+        char report[LS_RECORD_MAX + LS_OUTPUT_TAIL];
+        if (k->output)
+            ls_output_tail(k->output, number, tail);
+        snprintf(report, sizeof report, "%s\n%s", r.message, tail);
+        ls_wire_control_fail(k->control, w->rank, r.code, echo, report);
+    }
     ls_wire_control_record(k->control, w->rank, text, ls_record_write(&r, text));
 }
 
@@ -107,11 +89,13 @@ static void note_failure(struct ls_keeper *k, const struct ls_wire_event *e)
         k->failed = true;
         k->failed_rank = e->rank;
         k->failed_keeper = e->keeper;
-        k->failed_code = e->code;
+        k->failed_code = e->rank < 0 && e->code == 1 ? k->kind->broken : e->code;
         snprintf(k->failed_text, sizeof k->failed_text, "%s", e->text);
     }
-    ls_keeper_kill(
-        k, SIGKILL); /* checkpoints are safe by construction; nothing else is worth a wait */
+    if (k->config->programs)
+        ls_keep_end_programs(k, e->rank < 0 && (e->code > 128 || k->ending));
+    else /* checkpoints are safe by construction; nothing else is worth a wait */
+        ls_keeper_kill(k, SIGKILL);
 }
 
 /* Success needs proof: a record of every rank. */
@@ -145,17 +129,14 @@ static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
         note_failure(k, e);
         break;
     case LS_WIRE_STOP:
-        /* Slurm signals every task, so every keeper asks: the workers must hear it once. */
-        if (!k->killed && !k->told)
-            pass_on(k, e->code);
-        k->told = true;
+        k->kind->pass_on(k, e->code);
         break;
     case LS_WIRE_ALL_FINISHED:
         decide(k);
         break;
     case LS_WIRE_DONE:
         k->done = true;
-        k->code = e->code;
+        k->code = k->failed && k->failed_rank < 0 && e->code == 1 ? k->kind->broken : e->code;
         if (e->text[0] && k->me == 0)
             fprintf(k->config->out, "lockstep: %s\n", e->text);
         break;
@@ -180,71 +161,155 @@ static void drain(struct ls_keeper *k)
 #define SAME_REQUEST 1.0
 
 /* The first signal asks everyone to save and end; a second one ends everyone at once. */
+static void take_signal(struct ls_keeper *k, int sig, bool everywhere)
+{
+    bool again = sig == SIGTERM && ls_time_monotonic() - k->stop_time < SAME_REQUEST;
+    if (k->stopping && (sig == SIGUSR1 || again))
+        return;
+    if (k->stopping) {
+        ls_wire_control_fail(k->control, -1, 128 + sig, false, "ended at once by a second signal");
+        ls_keeper_kill(k, SIGKILL);
+        k->hurry = true;
+        return;
+    }
+    k->stopping = k->ending = true;
+    k->stop_time = ls_time_monotonic();
+    if (!everywhere)
+        ls_wire_control_stop(k->control, sig);
+}
+
 static void take_signals(struct ls_keeper *k, int fd)
 {
-    unsigned char sig;
-    while (read(fd, &sig, 1) == 1) {
-        bool again = sig == SIGTERM && ls_time_monotonic() - k->stop_time < SAME_REQUEST;
-        if (k->stopping && (sig == SIGUSR1 || again))
-            continue;
-        if (k->stopping) {
-            ls_wire_control_fail(k->control, -1, 128 + sig, false,
-                                 "ended at once by a second signal");
-            ls_keeper_kill(k, SIGKILL);
-            continue;
-        }
-        k->stopping = true;
-        k->stop_time = ls_time_monotonic();
-        ls_wire_control_stop(k->control, sig);
+    unsigned char byte;
+    while (read(fd, &byte, 1) == 1) {
+        int sig = byte & LS_KEEP_SIGNAL_MASK;
+        k->at_terminal = byte & LS_KEEP_AT_TERMINAL ? sig : 0;
+        if (k->kind->is_stop(sig))
+            take_signal(k, sig, byte & LS_KEEP_AT_RANKS);
+        else if (!(byte & LS_KEEP_AT_RANKS))
+            ls_wire_control_stop(k->control, sig);
     }
 }
 
-static void name_failure(const struct ls_keeper *k)
+/* Last of all: the cause, and above it what the rank printed. */
+static void name_failure(struct ls_keeper *k)
 {
     if (!k->failed || k->me != 0)
         return;
     int at = k->failed_keeper >= 0 && k->failed_keeper < k->map.n_keepers ? k->failed_keeper : 0;
-    if (k->failed_rank >= 0 && k->map.size > 1)
+    char *tail = strchr(k->failed_text, '\n');
+    if (tail)
+        *tail++ = '\0';
+    if (tail && *tail) {
+        fprintf(k->config->out, "lockstep: the last lines of rank %d on %s:\n", k->failed_rank,
+                k->host[at]);
+        for (char *line = strtok(tail, "\n"); line; line = strtok(NULL, "\n"))
+            fprintf(k->config->out, "  | %s\n", line);
+    }
+    if (k->failed_rank >= 0 && (k->map.size > 1 || k->config->programs))
         fprintf(k->config->out, "lockstep: rank %d on %s failed first: %s\n", k->failed_rank,
                 k->host[at], k->failed_text);
     else
         fprintf(k->config->out, "lockstep: %s\n", k->failed_text);
 }
 
-enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err)
+/* ---- the clock ---- */
+
+static int sooner(int a, int b)
+{
+    return a < 0 ? b : b < 0 ? a : a < b ? a : b;
+}
+
+static int until(double due)
+{
+    double left = due - ls_time_monotonic();
+    return left <= 0 ? 0 : (int)(left * 1e3) + 1;
+}
+
+/* Milliseconds until something has to be done without any event; -1: never. */
+static int timeout(const struct ls_keeper *k)
+{
+    const struct ls_keep_programs *p = k->config->programs;
+    int ms = ls_wire_control_timeout(k->control);
+    if (k->output)
+        ms = sooner(ms, ls_output_timeout(k->output));
+    if (k->kill_due > 0)
+        ms = sooner(ms, until(k->kill_due));
+    if (p && p->timeout > 0 && k->me == 0 && !k->failed)
+        ms = sooner(ms, until(k->start + p->timeout));
+    return ms;
+}
+
+static void look_at_clock(struct ls_keeper *k)
+{
+    const struct ls_keep_programs *p = k->config->programs;
+    char text[80];
+    double now = ls_time_monotonic();
+    if (k->kill_due > 0 && now >= k->kill_due) {
+        ls_keeper_kill(k, SIGKILL);
+        k->kill_due = 0;
+    }
+    if (p && p->timeout > 0 && k->me == 0 && !k->failed && now >= k->start + p->timeout) {
+        snprintf(text, sizeof text, "not ended within %g s, the timeout", p->timeout);
+        ls_wire_control_fail(k->control, -1, 124, false, text);
+    }
+}
+
+/* Nothing runs here any more, and everything is written. */
+static bool is_over(const struct ls_keeper *k)
+{
+    return k->running == 0 && (!k->output || k->hurry || ls_output_idle(k->output));
+}
+
+/* The order of descriptors: signals, server, control, then ranks, records, output. */
+enum { FIXED = 3 };
+
+static int fill(const struct ls_keeper *k, int signals, struct pollfd *fds)
 {
     int n = k->config->workers;
-    struct pollfd *fds = calloc((size_t)n * 2 + 3, sizeof *fds);
+    fds[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = ls_wire_server_fd(k->server), .events = POLLIN};
+    fds[2] = (struct pollfd){.fd = ls_wire_control_fd(k->control), .events = POLLIN};
+    for (int i = 0; i < n; i++) {
+        const struct ls_worker *w = &k->worker[i];
+        fds[FIXED + i] = (struct pollfd){.fd = w->pid > 0 ? w->pidfd : -1, .events = POLLIN};
+        fds[FIXED + n + i] = (struct pollfd){.fd = w->record_fd, .events = POLLIN};
+    }
+    if (k->output)
+        ls_output_poll(k->output, fds + FIXED + 2 * n);
+    return FIXED + 2 * n + (k->output ? ls_output_count(k->output) : 0);
+}
+
+enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err)
+{
+    int n = k->config->workers, most = FIXED + 2 * n;
+    most += k->output ? ls_output_count(k->output) : 0;
+    struct pollfd *fds = calloc((size_t)most, sizeof *fds);
     if (!fds)
         return ls_error_set(err, LS_ERR_NOMEM, "watching the workers");
     while (!k->done) {
         drain(k);
-        if (k->running == 0 && !k->finished) {
+        if (is_over(k) && !k->finished) {
             k->finished = true;
             ls_wire_control_finished(k->control);
             continue;
         }
         if (k->done)
             break;
-        fds[0] = (struct pollfd){.fd = signals, .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = ls_wire_server_fd(k->server), .events = POLLIN};
-        fds[2] = (struct pollfd){.fd = ls_wire_control_fd(k->control), .events = POLLIN};
-        for (int i = 0; i < n; i++) {
-            const struct ls_worker *w = &k->worker[i];
-            fds[3 + i] = (struct pollfd){.fd = w->pid > 0 ? w->pidfd : -1, .events = POLLIN};
-            fds[3 + n + i] = (struct pollfd){.fd = w->record_fd, .events = POLLIN};
-        }
-        if (poll(fds, (nfds_t)n * 2 + 3, ls_wire_control_timeout(k->control)) < 0 &&
-            errno != EINTR) {
+        int count = fill(k, signals, fds);
+        if (poll(fds, (nfds_t)count, timeout(k)) < 0 && errno != EINTR) {
             free(fds);
             return ls_error_errno(err, errno, "waiting for the workers");
         }
         take_signals(k, signals);
         drain(k); /* a worker's own last word counts before its exit status */
+        look_at_clock(k);
+        if (k->output)
+            ls_output_work(k->output, fds + FIXED + 2 * n);
         for (int i = 0; i < n; i++) {
-            if (fds[3 + n + i].revents)
+            if (fds[FIXED + n + i].revents)
                 read_record(&k->worker[i]);
-            if (fds[3 + i].revents & POLLIN)
+            if (fds[FIXED + i].revents & POLLIN)
                 worker_ended(k, &k->worker[i]);
         }
     }
@@ -256,7 +321,10 @@ enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error 
 enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int *code,
                            struct ls_error *err)
 {
-    struct ls_keeper k = {.config = config, .failed_keeper = -1};
+    struct ls_keeper k = {.config = config,
+                          .kind = config->programs ? &ls_keep_program_kind : &ls_keep_worker_kind,
+                          .start = ls_time_monotonic(),
+                          .failed_keeper = -1};
     enum ls_status status = ls_keeper_start(&k, err);
     if (status == LS_OK)
         status = ls_keeper_loop(&k, signals, err);
@@ -267,6 +335,8 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
             ls_wire_control_fail(k.control, -1, 1, false, err ? err->message : "cannot start");
         ls_keeper_kill(&k, SIGKILL);
     }
+    ls_output_close(k.output);
+    ls_wire_rendezvous_close(k.meet);
     for (int i = 0; k.worker && i < config->workers; i++) {
         struct ls_worker *w = &k.worker[i];
         if (w->pid > 0)
@@ -283,6 +353,7 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
         free(k.host[i]);
     free(k.host);
     free(k.worker);
+    free(k.place);
     free(k.records);
     free(k.has_record);
     ls_wire_map_free(&k.map);

@@ -3,7 +3,8 @@
 #define LS_KEEP_INTERNAL_H
 
 #include "keep/keep.h"
-#include "wire/wire.h"
+#include "keep/output.h"
+#include "keep/variables.h"
 
 #include <sys/types.h>
 
@@ -16,15 +17,49 @@ struct ls_worker {
     size_t nrecord;
     bool bound;
     cpu_set_t cpus;
+    int cores;     /* of `cpus`, this rank's share if it is not bound */
+    bool in_group; /* a program in a process group of its own */
 };
+
+struct ls_keeper;
+/* What differs between our own workers and programs of any kind. */
+struct ls_keep_kind {
+    /* The child's environment, in `arena`; `fd` is the descriptor for its record. */
+    enum ls_status (*env)(struct ls_keeper *k, const struct ls_worker *w, int fd,
+                          struct ls_arena *arena, char ***env, struct ls_error *err);
+    /* Starts it with these; `fd` is closed by the caller. */
+    enum ls_status (*start)(struct ls_keeper *k, struct ls_worker *w, int fd, char **env,
+                            struct ls_error *err);
+    /* It has ended with `status`, as wait() gives it: makes up a record where none was left. True: this is
+     * a failure that ends the others; *echo: but probably the consequence of another one. */
+    bool (*judge)(struct ls_keeper *k, struct ls_worker *w, int status, struct ls_record *record,
+                  bool *echo);
+    void (*pass_on)(struct ls_keeper *k, int sig); /* a signal, to all ranks here */
+    bool (*is_stop)(int sig);                      /* a second one of these ends everyone at once */
+    int broken;                                    /* exit code where a keeper failed */
+};
+extern const struct ls_keep_kind ls_keep_worker_kind, ls_keep_program_kind;
+
 struct ls_keeper {
+    const struct ls_keep_kind *kind;
     const struct ls_keep_config *config;
     struct ls_wire_client *client; /* of the PMIx server above; closed before the workers start */
     struct ls_wire_control *control;
     struct ls_wire_server *server;
     struct ls_wire_map map;
-    int me;                   /* number of this keeper */
-    char **host;              /* [n_keepers] */
+    int me;      /* number of this keeper */
+    char **host; /* [n_keepers] */
+    /* Programs only: */
+    struct ls_wire_rendezvous *meet;
+    struct ls_output *output;
+    struct ls_keep_place *place; /* [config->workers] */
+    double start;                /* in monotonic seconds, for the timeout */
+    double passed[65];           /* when each signal was last passed on; 0: never */
+    bool ending;                 /* one of them asks to end: ranks may take their time */
+    int at_terminal;             /* this signal has reached the terminal's group already */
+    double kill_due;             /* ranks that were asked to end are killed then; 0: none were */
+    bool hurry;                  /* do not wait for whoever reads what ranks print */
+    /* All: */
     struct ls_worker *worker; /* [config->workers] */
     int running;
     bool finished;    /* said so to the others */
@@ -42,10 +77,15 @@ struct ls_keeper {
     int code;
 };
 
+/* Text for a rank that died of a signal. */
+void ls_keep_describe_signal(int sig, char out[static 160]);
 /* start.c: finds the other keepers and starts the workers. */
 enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err);
 /* events.c: until all keepers agree on an exit code. */
 enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err);
 void ls_keeper_kill(struct ls_keeper *k, int sig);
+/* program.c: after the ranks' places are known, before they start; and how to end them. */
+enum ls_status ls_keep_prepare_programs(struct ls_keeper *k, struct ls_error *err);
+void ls_keep_end_programs(struct ls_keeper *k, bool at_once);
 
 #endif

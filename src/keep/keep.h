@@ -8,6 +8,7 @@
 #define LS_KEEP_H
 
 #include "base/base.h"
+#include "topo/topo.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -45,24 +46,63 @@ enum ls_status ls_keep_cpus(const char *root, const cpu_set_t *mask, struct ls_k
 /* Splits sorted CPUs into `workers` runs of whole cores that differ by at most one core. Fewer cores than
  * workers: every worker gets all CPUs, and the return value is false: they are not bound. */
 bool ls_keep_split(const struct ls_keep_cpu *cpus, int n, int workers, int worker, cpu_set_t *mask);
+/* How many cores of the sorted CPUs are in `mask`, in whole or in part. */
+int ls_keep_cores(const struct ls_keep_cpu *cpus, int n, const cpu_set_t *mask);
 /* "0-3,8" */
 const char *ls_keep_format_cpus(const cpu_set_t *mask, char out[static 128]);
 
+/* ---- where a rank is ---- */
+
+struct ls_keep_place {
+    int rank, size, local_rank, local_size, node, n_nodes; /* local: among the ranks of its node */
+    const char *host, *job;
+};
+
+/* The file for a rank's output. In `pattern` %r is the rank, %l the local rank, %h the host, %j the job, %s
+ * `stream` ("out" or "err"), %% a percent sign. False: something else behind a percent sign, or too long. */
+enum { LS_KEEP_PATH = 4096 };
+bool ls_keep_output_path(const char *pattern, const struct ls_keep_place *place, const char *stream,
+                         char out[static LS_KEEP_PATH]);
+/* Is it a pattern that gives every rank a file of its own? LS_ERR_USAGE. */
+enum ls_status ls_keep_output_check(const char *pattern, struct ls_error *err);
+
 /* ---- the run ---- */
 
+/* Ranks that are programs of any kind, and not our workers: they leave no records, so that success is exit
+ * status 0 of every rank; they find each other by variables (variables.h); what they print is read by us. */
+struct ls_keep_programs {
+    const char *job;    /* names the run */
+    int restarts;       /* of the job */
+    bool evaluator;     /* the last rank is TensorFlow's evaluator */
+    bool ompi;          /* set Open MPI's variables, too */
+    bool label;         /* put "[rank@host] " in front of lines */
+    const char *output; /* pattern of files; NULL: our own standard output and error */
+    double timeout;     /* seconds until everyone is ended; 0: none */
+    const struct ls_visible *visible; /* GPUs; NULL: not known */
+};
+
+/* What `signals` yields: the signal's number, and what is known of who has it already. */
+enum {
+    LS_KEEP_SIGNAL_MASK = 63,
+    LS_KEEP_AT_TERMINAL = 64, /* everyone in the terminal's foreground group */
+    LS_KEEP_AT_RANKS = 128,   /* all ranks */
+};
+
 struct ls_keep_config {
-    const char *program; /* of the worker */
-    char *const *argv;   /* its arguments, NULL-terminated */
-    int workers;         /* of this keeper, at least 1 */
-    bool bind;           /* bind workers to CPUs */
-    const char *host;    /* name of this node for messages; NULL: gethostname */
-    bool under_pmix;     /* a PMIx server above knows the other keepers */
+    const char *program;                     /* of the worker; looked up in PATH for programs */
+    char *const *argv;                       /* its arguments, NULL-terminated */
+    const struct ls_keep_programs *programs; /* NULL: ranks are our workers */
+    int workers;                             /* of this keeper, at least 1 */
+    bool bind;                               /* bind workers to CPUs */
+    const char *host;                        /* name of this node for messages; NULL: gethostname */
+    bool under_pmix;                         /* a PMIx server above knows the other keepers */
     const char *tmpdir;
-    FILE *out;  /* layout, and the failure that ended the run */
+    FILE *out;  /* layout, and the failure that ended the run, named last */
     bool quiet; /* no layout */
 };
-/* Runs the job to its end; *code is the exit code that all keepers agree on. `signals` is a descriptor
- * that yields the number of each signal to handle, one byte each. Errors (before anything was started,
+/* Runs the job to its end; *code is the exit code that all keepers agree on: for programs the status of the
+ * first rank that failed, 128 + N for a signal, 124 after the timeout, 125 if a keeper failed, 126 or 127 for
+ * a program that cannot be started. `signals` is a descriptor that yields one byte for each signal. Errors (before anything was started,
  * or of the keeper itself) leave *code alone. */
 enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int *code,
                            struct ls_error *err);

@@ -4,6 +4,12 @@ libls_keep_la_SOURCES = \
 	src/keep/internal.h \
 	src/keep/cpus.c \
 	src/keep/events.c \
+	src/keep/output.c \
+	src/keep/output.h \
+	src/keep/program.c \
 	src/keep/record.c \
-	src/keep/start.c
+	src/keep/start.c \
+	src/keep/variables.c \
+	src/keep/variables.h \
+	src/keep/worker.c
 EXTRA_DIST += src/keep/README.md

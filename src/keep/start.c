@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,8 +13,6 @@
 
 /* Keepers that each print their own lines; with more, only keeper 0 does. */
 #define MOST_LAYOUTS 16
-
-extern char **environ;
 
 static enum ls_status copy_hosts(struct ls_keeper *k, int n, const char *const *host,
                                  struct ls_error *err)
@@ -27,6 +24,17 @@ static enum ls_status copy_hosts(struct ls_keeper *k, int n, const char *const *
     return k->host ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
 }
 
+/* Programs meet at an address and ports of our finding. */
+static enum ls_status arrange(struct ls_keeper *k, ls_wire_exchange_fn *exchange,
+                              struct ls_error *err)
+{
+    if (!k->config->programs)
+        return LS_OK;
+    return ls_wire_rendezvous_open(k->me, k->map.n_keepers, (const char *const *)k->host,
+                                   ls_keep_ports(k->me, k->config->workers), exchange, k->client,
+                                   &k->meet, err);
+}
+
 /* One keeper alone: no PMIx above, no sockets. */
 static enum ls_status meet_nobody(struct ls_keeper *k, struct ls_error *err)
 {
@@ -36,6 +44,7 @@ static enum ls_status meet_nobody(struct ls_keeper *k, struct ls_error *err)
     const char *host = k->config->host ? k->config->host : name;
     LS_TRY(copy_hosts(k, 1, &host, err));
     LS_TRY(ls_wire_map_init(&k->map, 1, &node, &k->config->workers, err));
+    LS_TRY(arrange(k, NULL, err));
     struct ls_wire_control_config config = {.size = 1, .host = &host};
     return ls_wire_control_open(&config, &k->control, err);
 }
@@ -66,6 +75,7 @@ static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
         status = ls_wire_map_init(&k->map, c->size, c->node, workers, err);
     free(workers);
     LS_TRY(status);
+    LS_TRY(arrange(k, ls_wire_exchange, err));
     struct ls_wire_control_config config = {.rank = c->rank,
                                             .size = c->size,
                                             .host = (const char *const *)k->host,
@@ -80,82 +90,21 @@ static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
 
 /* ---- workers ---- */
 
-struct child {
-    const struct ls_keep_config *config;
-    const struct ls_worker *worker;
-    char **env;
-    int record_fd;
-    pid_t keeper;
-};
-
-/* In the child, between fork and exec: only what is safe there. */
-static void become_worker(const struct child *c)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the keeper's death is its workers' death */
-    if (getppid() != c->keeper)
-        _exit(127);
-    /* Only the keeper's word counts, and it waits until the worker is ready to hear it. */
-    sigset_t word;
-    sigemptyset(&word);
-    sigaddset(&word, LS_KEEP_SIGNAL);
-    sigprocmask(SIG_BLOCK, &word, NULL);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGINT, SIG_IGN);
-    signal(SIGUSR1, SIG_IGN);
-    if (c->worker->bound)
-        sched_setaffinity(0, sizeof c->worker->cpus, &c->worker->cpus);
-    fcntl(c->record_fd, F_SETFD, 0); /* the one descriptor that the worker keeps */
-    execve(c->config->program, c->config->argv, c->env);
-    _exit(127);
-}
-
-/* The environment of a worker: the server's, the descriptor of its record, its share of threads. */
-static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w, int fd,
-                                 struct ls_arena *arena, char ***env, char ***block,
-                                 struct ls_error *err)
-{
-    LS_TRY(ls_wire_server_env(k->server, 1, w->rank, environ, block, NULL, err));
-    int n = 0;
-    while ((*block)[n])
-        n++;
-    char **longer = ls_arena_alloc(arena, ((size_t)n + 3) * sizeof *longer);
-    char *record = ls_arena_printf(arena, LS_RECORD_FD_VARIABLE "=%d", fd);
-    /* Unbound workers share the CPUs: each takes its part, or they would all start a thread on each. */
-    int threads = CPU_COUNT(&w->cpus) / (w->bound ? 1 : k->config->workers);
-    char *share = ls_arena_printf(arena, "LOCKSTEP_THREADS=%d", threads > 0 ? threads : 1);
-    if (!longer || !record || !share)
-        return ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
-    memcpy(longer, *block, (size_t)n * sizeof *longer);
-    longer[n] = record;
-    longer[n + 1] = share;
-    *env = longer;
-    return LS_OK;
-}
-
 static enum ls_status start_worker(struct ls_keeper *k, struct ls_worker *w, struct ls_error *err)
 {
     int pipe_fd[2];
     struct ls_arena arena = {0};
-    char **env = NULL, **block = NULL;
-    if (pipe2(pipe_fd, O_CLOEXEC | O_NONBLOCK) != 0)
+    char **env = NULL;
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
         return ls_error_errno(err, errno, "starting rank %d", w->rank);
-    enum ls_status status = worker_env(k, w, pipe_fd[1], &arena, &env, &block, err);
-    struct child child = {k->config, w, env, pipe_fd[1], getpid()};
-    pid_t pid = status == LS_OK ? fork() : -1;
-    if (pid == 0)
-        become_worker(&child);
-    if (status == LS_OK && pid < 0)
-        status = ls_error_errno(err, errno, "starting rank %d", w->rank);
-    close(pipe_fd[1]);
-    free(block);
-    ls_arena_free(&arena);
-    if (status != LS_OK) {
-        close(pipe_fd[0]);
-        return status;
-    }
-    w->pid = pid;
     w->record_fd = pipe_fd[0];
-    w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    enum ls_status status = k->kind->env(k, w, pipe_fd[1], &arena, &env, err);
+    if (status == LS_OK)
+        status = k->kind->start(k, w, pipe_fd[1], env, err);
+    ls_arena_free(&arena);
+    fcntl(w->record_fd, F_SETFL, O_NONBLOCK);
+    LS_TRY(status);
+    w->pidfd = (int)syscall(SYS_pidfd_open, w->pid, 0);
     k->running++;
     if (w->pidfd < 0)
         return ls_error_errno(err, errno, "watching rank %d", w->rank);
@@ -179,6 +128,8 @@ static enum ls_status choose_cpus(struct ls_keeper *k, struct ls_error *err)
             w->bound = false;
             w->cpus = mask;
         }
+        int cores = ls_keep_cores(cpus, n, &w->cpus) / (w->bound ? 1 : c->workers);
+        w->cores = cores > 0 ? cores : 1;
     }
     free(cpus);
     return LS_OK;
@@ -215,6 +166,8 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
         k->worker[i] =
             (struct ls_worker){.rank = k->map.first[k->me] + i, .pidfd = -1, .record_fd = -1};
     LS_TRY(choose_cpus(k, err));
+    if (c->programs)
+        LS_TRY(ls_keep_prepare_programs(k, err));
     LS_TRY(ls_wire_env_take(NULL, err));
     LS_TRY(ls_wire_server_open(c->tmpdir, &k->server, err));
     LS_TRY(ls_wire_server_begin(k->server, "lockstep", 1, &k->map, k->me, err));

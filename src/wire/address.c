@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static uint64_t machine_id(void)
@@ -95,7 +96,8 @@ static int rank_address(const struct ls_wire_card *from, const struct ls_wire_ad
     return a->v6 ? best / 4 : best;
 }
 
-static void fill(const struct ls_wire_address *a, uint16_t port, struct sockaddr_storage *out)
+void ls_wire_address_fill(const struct ls_wire_address *a, uint16_t port,
+                          struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof *out);
     struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -120,7 +122,7 @@ int ls_wire_card_routes(const struct ls_wire_card *from, const struct ls_wire_ca
             out[at] = out[at - 1];
         }
         score[at] = s;
-        fill(a, to->port, &out[at]);
+        ls_wire_address_fill(a, to->port, &out[at]);
     }
     return n;
 }
@@ -139,5 +141,57 @@ const char *ls_wire_address_text(const struct sockaddr_storage *address, char ou
         inet_ntop(AF_INET6, &a.sin6_addr, ip, sizeof ip);
         snprintf(out, 64, "[%s]:%u", ip, ntohs(a.sin6_port));
     }
+    return out;
+}
+
+// One socket for both families where the kernel has IPv6.
+static int try_listen(int family, uint16_t *port)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    int off = 0;
+    struct sockaddr_storage a = {.ss_family = (sa_family_t)family};
+    socklen_t n = sizeof a;
+    if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) ||
+        bind(fd, (struct sockaddr *)&a,
+             family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) ||
+        listen(fd, 128) || getsockname(fd, (struct sockaddr *)&a, &n)) {
+        int why = errno;
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    // The port stands at the same place in both.
+    struct sockaddr_in in;
+    memcpy(&in, &a, sizeof in);
+    *port = ntohs(in.sin_port);
+    return fd;
+}
+
+int ls_wire_listen(uint16_t *port)
+{
+    int fd = try_listen(AF_INET6, port);
+    return fd >= 0 ? fd : try_listen(AF_INET, port);
+}
+
+bool ls_wire_address_of(const struct sockaddr_storage *from, struct ls_wire_address *out)
+{
+    struct sockaddr_in in4;
+    struct sockaddr_in6 in6;
+    memcpy(&in4, from, sizeof in4);
+    memcpy(&in6, from, sizeof in6);
+    *out = (struct ls_wire_address){.v6 = from->ss_family == AF_INET6};
+    if (out->v6)
+        memcpy(out->bytes, &in6.sin6_addr, 16);
+    else
+        memcpy(out->bytes, &in4.sin_addr, 4);
+    return from->ss_family == AF_INET || from->ss_family == AF_INET6;
+}
+
+const char *ls_wire_address_name(const struct ls_wire_address *a, char out[static 64])
+{
+    if (!inet_ntop(a->v6 ? AF_INET6 : AF_INET, a->bytes, out, 64))
+        snprintf(out, 64, "?");
     return out;
 }

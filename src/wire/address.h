@@ -31,6 +31,16 @@ enum ls_status ls_wire_card_make(struct ls_wire_card *card, struct ls_error *err
  * ours. Returns their number. */
 int ls_wire_card_routes(const struct ls_wire_card *from, const struct ls_wire_card *to,
                         struct sockaddr_storage *out, int max);
+/* The socket address of one address. */
+void ls_wire_address_fill(const struct ls_wire_address *address, uint16_t port,
+                          struct sockaddr_storage *out);
+/* The reverse, without the port; false for another family. `loopback` is not known. */
+bool ls_wire_address_of(const struct sockaddr_storage *from, struct ls_wire_address *out);
+/* Listens on all addresses of both families where the kernel has IPv6, on a port that it chooses. -1: errno
+ * says why. */
+int ls_wire_listen(uint16_t *port);
+/* "10.0.0.1" or "fd00::1". Returns `out`. */
+const char *ls_wire_address_name(const struct ls_wire_address *address, char out[static 64]);
 /* "10.0.0.1:4000" or "[fe80::1]:4000". Returns `out`. */
 const char *ls_wire_address_text(const struct sockaddr_storage *address, char out[static 64]);
 

@@ -59,38 +59,12 @@ static socklen_t address_size(const struct sockaddr_storage *a)
     return a->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-// One socket for both families where the kernel has IPv6.
-static int try_listen(int family, uint16_t *port)
-{
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    int off = 0;
-    struct sockaddr_storage a = {.ss_family = (sa_family_t)family};
-    socklen_t n = sizeof a;
-    if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) ||
-        bind(fd, (struct sockaddr *)&a, address_size(&a)) || listen(fd, 128) ||
-        getsockname(fd, (struct sockaddr *)&a, &n)) {
-        int why = errno;
-        close(fd);
-        errno = why;
-        return -1;
-    }
-    // The port stands at the same place in both.
-    struct sockaddr_in in;
-    memcpy(&in, &a, sizeof in);
-    *port = ntohs(in.sin_port);
-    return fd;
-}
-
 static enum ls_status exchange_cards(struct meeting *m, struct ls_error *err)
 {
     const struct ls_wire_control_config *c = m->config;
     struct ls_wire_card mine;
     LS_TRY(ls_wire_card_make(&mine, err));
-    m->listener = try_listen(AF_INET6, &mine.port);
-    if (m->listener < 0)
-        m->listener = try_listen(AF_INET, &mine.port);
+    m->listener = ls_wire_listen(&mine.port);
     if (m->listener < 0)
         return ls_error_errno(err, errno, "cannot listen for other keepers");
     const void *const *all;

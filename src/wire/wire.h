@@ -121,6 +121,32 @@ void ls_wire_server_close(struct ls_wire_server *server);
 /* Readable when ls_wire_poll has something to do. */
 int ls_wire_server_fd(const struct ls_wire_server *server);
 
+/* ---- rendezvous: an address and free ports where the ranks' own programs can meet ---- */
+
+enum { LS_WIRE_ADDRESS_TEXT = 64 };
+struct ls_wire_rendezvous {
+    int n_keepers;
+    /* [n_keepers]: where the others reach that keeper's ranks, as "10.0.0.1" or "fd00::1". Keeper 0's was
+     * tried by every keeper; another one's is where its connection to keeper 0 came from. */
+    char (*address)[LS_WIRE_ADDRESS_TEXT];
+    int *first;     /* [n_keepers + 1] */
+    uint16_t *port; /* ports of keeper k: port[first[k]] .. port[first[k + 1] - 1] */
+    int *held;      /* sockets that hold this keeper's ports; -1: released */
+    int n_held;
+};
+/* Collective over the keepers, through two exchanges. Binds `ports` ports (1 to 65535) of this machine, which
+ * the kernel chooses, and holds them. `exchange` may be NULL with one keeper, which gets the loopback address.
+ * So do keepers that all reach keeper 0 by loopback, as those of one machine do. Errors: ENV, no address of
+ * keeper 0 is reached by all, naming a keeper that reaches none; IO; NOMEM; what `exchange` returned. */
+enum ls_status ls_wire_rendezvous_open(int rank, int size, const char *const *host, int ports,
+                                       ls_wire_exchange_fn *exchange, void *arg,
+                                       struct ls_wire_rendezvous **rendezvous,
+                                       struct ls_error *err);
+/* Lets go of this keeper's port number `i`, for a program that will bind it now. */
+void ls_wire_rendezvous_release(struct ls_wire_rendezvous *rendezvous, int i);
+/* Lets go of all that is held, and frees. NULL is fine. */
+void ls_wire_rendezvous_close(struct ls_wire_rendezvous *rendezvous);
+
 /* ---- control: the channel between keepers ---- */
 
 struct ls_wire_control_config {

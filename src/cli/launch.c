@@ -1,0 +1,200 @@
+/* What the commands that start ranks share. */
+#include "cli/launch.h"
+#include "cli/cli.h"
+#include "keep/keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *read_env(void *user, const char *name)
+{
+    (void)user;
+    return getenv(name);
+}
+
+enum ls_status ls_cli_read_slurm(struct ls_slurm *slurm)
+{
+    struct ls_error err = {0};
+    enum ls_status status = ls_slurm_read(read_env, NULL, slurm, &err);
+    if (status != LS_OK)
+        ls_cli_error("%s", err.message);
+    for (int i = 0; i < slurm->nwarnings && slurm->proc_id <= 0; i++)
+        ls_cli_error("warning: %s", slurm->warnings[i]);
+    return status;
+}
+
+const char *ls_cli_tmpdir(void)
+{
+    const char *tmpdir = getenv("TMPDIR");
+    return tmpdir && *tmpdir ? tmpdir : "/tmp";
+}
+
+void ls_cli_name_run(const struct ls_slurm *slurm, char out[static 64])
+{
+    if (slurm->place == LS_SLURM_STEP)
+        snprintf(out, 64, "%lld.%lld", (long long)slurm->job_id, (long long)slurm->step_id);
+    else
+        snprintf(out, 64, "%d", (int)getpid());
+}
+
+/* ---- signals ---- */
+
+/* The write end of the pipe through which signals reach the keeper's loop; set once, as is the next. */
+static int signal_pipe = -1;
+/* The slurmstepd above, if it signals not only its tasks but all their descendants; 0: none does. */
+static pid_t signals_all;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    unsigned char byte = (unsigned char)sig;
+    if (info->si_code == SI_KERNEL)
+        byte |= LS_KEEP_AT_TERMINAL;
+    else if (signals_all && info->si_pid == signals_all)
+        byte |= LS_KEEP_AT_RANKS;
+    int keep = errno;
+    if (write(signal_pipe, &byte, 1) < 0) {
+        /* The pipe is full of signals already: nothing is lost. */
+    }
+    errno = keep;
+}
+
+/* Name and parent of a process, from /proc/PID/stat: "1 (name) S parent ...". */
+static bool read_process(pid_t pid, char name[static 64], pid_t *parent)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    const char *open = strchr(text, '('), *close = strrchr(text, ')');
+    int above;
+    if (!open || !close || sscanf(close, ") %*c %d", &above) != 1)
+        return false;
+    snprintf(name, 64, "%.*s", (int)(close - open - 1), open + 1);
+    *parent = above;
+    return true;
+}
+
+/* Does Slurm track this step by a cgroup? Then it signals only its tasks, that is us, and otherwise everything
+ * below them, too. (Source of Slurm 22.05: proctrack_cgroup.c signals tasks, except with SIGKILL;
+ * proctrack_linuxproc.c walks the tree of processes.) Version 1 says so in the line of its freezer. */
+static bool tracked_by_cgroup(void)
+{
+    char line[4200];
+    bool found = false;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strstr(line, "/step_") && (strstr(line, ":freezer:") || !strncmp(line, "0::", 3));
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static pid_t find_stepd(void)
+{
+    char name[64];
+    pid_t pid = getppid();
+    for (pid_t above; pid > 1 && read_process(pid, name, &above); pid = above)
+        if (!strncmp(name, "slurmstepd", 10))
+            return pid;
+    return 0;
+}
+
+int ls_cli_hear_signals(const int *signals, const struct ls_slurm *slurm)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        return -1;
+    signal_pipe = fds[1];
+    if (slurm && slurm->place == LS_SLURM_STEP && !tracked_by_cgroup())
+        signals_all = find_stepd();
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    for (; *signals; signals++)
+        sigaction(*signals, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return fds[0];
+}
+
+/* ---- in a step: PMIx must know the other tasks ---- */
+
+/* What `srun --mpi=list` says, for the message; NULL if there is no srun. */
+static char *mpi_list(void)
+{
+    static char text[1024];
+    FILE *f = popen("srun --mpi=list 2>&1", "re");
+    if (!f)
+        return NULL;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    return pclose(f) == 0 && n ? text : NULL;
+}
+
+bool ls_cli_step_has_pmix(const struct ls_slurm *slurm)
+{
+    if (getenv("PMIX_NAMESPACE") || slurm->ntasks == 1)
+        return true;
+    struct ls_error err = {0};
+    struct ls_pmix_view none = {.found = false};
+    ls_slurm_check_pmix(slurm, &none, slurm->proc_id == 0 ? mpi_list() : NULL, &err);
+    if (slurm->proc_id == 0)
+        ls_cli_error("%s", err.message);
+    return false;
+}
+
+/* ---- in an allocation: start our own step ---- */
+
+#define MOST_FLAGS 16
+
+int ls_cli_start_step(const struct ls_slurm *slurm, const char *command, char *const *argv)
+{
+    struct ls_arena arena = {0};
+    int argc = 0, n = 0;
+    char exe[4096];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    while (argv[argc])
+        argc++;
+    const char **line = ls_arena_alloc(&arena, ((size_t)argc + MOST_FLAGS) * sizeof *line);
+    if (!line || len <= 0) {
+        ls_arena_free(&arena);
+        ls_cli_error("cannot start a step");
+        return LS_EXIT_FAILED;
+    }
+    exe[len] = '\0';
+    line[n++] = "srun";
+    line[n++] = "--mpi=pmix";
+    line[n++] = ls_arena_printf(&arena, "--nodes=%d", slurm->nodes.count);
+    line[n++] = "--ntasks-per-node=1";
+    /* srun does not inherit it, and one CPU per task is what it then gives. */
+    int cpus = slurm->cpus_on_node > 0 ? slurm->cpus_on_node : slurm->cpus_per_task;
+    if (cpus > 0)
+        line[n++] = ls_arena_printf(&arena, "--cpus-per-task=%d", cpus);
+    line[n++] = "--cpu-bind=none";
+    line[n++] = "--kill-on-bad-exit=0";
+    line[n++] = exe;
+    line[n++] = command;
+    for (int i = 1; i < argc; i++)
+        line[n++] = argv[i];
+    fputs("in an allocation, starting:", stderr);
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, " %s", line[i]);
+    fputc('\n', stderr);
+    /* Settings of an earlier step must not leak into the new one. */
+    static const char *const leaked[] = {"SLURM_CPU_BIND",      "SLURM_CPU_BIND_LIST",
+                                         "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE",
+                                         "SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK"};
+    for (size_t i = 0; i < sizeof leaked / sizeof *leaked; i++)
+        unsetenv(leaked[i]);
+    execvp("srun", (char *const *)line);
+    ls_cli_error("cannot execute srun: %s", strerror(errno));
+    ls_arena_free(&arena);
+    return LS_EXIT_ENV;
+}
