@@ -56,13 +56,15 @@ struct ls_check_context {
     const struct ls_slurm *slurm;          /* place NONE where it could not be read: */
     const char *slurm_problem;             /* why, or NULL */
     const struct ls_topo_machine *machine; /* NULL: could not be read */
-    const struct ls_job *job;              /* NULL: only the machine is checked */
+    const char *job_path;                  /* NULL: only the machine is checked */
+    const struct ls_job *job;              /* NULL also where it could not be read: */
+    const char *job_problem;               /* why */
     int workers;                           /* ranks that `lockstep run` will start in each task */
     const char *plugin_dir;
     const char *const *program; /* files that must be the same on all nodes; NULL-terminated */
     const char *out_dir;        /* where output goes: the job's checkpoint directory, or "." */
     const char *host;           /* this node's name, for messages */
-    bool pmix; /* a PMIx server started this task */
+    bool pmix;                  /* a PMIx server started this task */
     int rank, size, local_rank, local_size, nodes; /* as Slurm says; 0, 1, 0, 1, 1 alone */
 };
 

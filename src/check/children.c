@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_TEXT = 1 << 18 }; /* of one child and half */
+enum { MAX_TEXT = 1 << 18 };  /* of one child and half */
 static const char END = '\n'; /* an empty line ends a half */
 
 struct child {
@@ -133,8 +133,12 @@ enum ls_status ls_check_children_open(const struct ls_check_context *context,
     ls_buf_init(&c->text, (size_t)MAX_TEXT * 16);
     for (int i = 0; i < ls_nchecks; i++) {
         const struct ls_check *check = &ls_checks[i];
-        if (!check->local || ls_check_unmet(check, context) ||
-            (context->local_rank > 0 && !check->every_task))
+        const char *unmet = ls_check_unmet(check, context);
+        if (context->local_rank > 0 && !check->every_task)
+            continue;
+        if (unmet && (context->job_path || !(check->needs & LS_CHECK_NEEDS_JOB)))
+            ls_check_pack(&c->text, check->id, LS_CHECK_SKIP, "", unmet, "", "");
+        if (unmet || !check->local)
             continue;
         struct child *child = &c->child[c->n];
         *child = (struct child){.check = check, .index = i, .fd = -1};

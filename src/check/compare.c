@@ -39,6 +39,15 @@ static int majority(const struct ls_check_world *w, int *given)
     return best;
 }
 
+/* Has this check something to say already? Then there is no pass. */
+static bool said(const struct ls_check_list *list, const struct ls_check *check)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->result[i].check == check && list->result[i].status > LS_CHECK_SKIP)
+            return true;
+    return false;
+}
+
 static const char advice[] = "install the same on all nodes";
 
 static void equal(const struct ls_check *check, const struct ls_check_world *w,
@@ -52,6 +61,7 @@ static void equal(const struct ls_check *check, const struct ls_check_world *w,
             ls_check_add(list, check, status, r, "", w->fact[r], w->fact[usual], advice);
             odd++;
         }
+    odd += said(list, check);
     for (int r = 0; !odd && r < w->size; r++)
         if (w->fact[r])
             ls_check_add(list, check, LS_CHECK_PASS, r, "", w->fact[r], "", "");
@@ -116,13 +126,15 @@ void ls_check_same_settings(const struct ls_check *check, const struct ls_check_
         ls_buf_init(&expected, 4096);
         add_difference(w->fact[r], w->fact[usual], false, &found, &expected);
         add_difference(w->fact[usual], w->fact[r], true, &expected, &found);
-        ls_check_add(list, check, LS_CHECK_FAIL, r, "", found.data ? found.data : "",
-                     expected.data ? expected.data : "",
-                     "give all ranks the same settings: ranks that differ wait for each other for ever");
+        ls_check_add(
+            list, check, LS_CHECK_FAIL, r, "", found.data ? found.data : "",
+            expected.data ? expected.data : "",
+            "give all ranks the same settings: ranks that differ wait for each other for ever");
         ls_buf_free(&found);
         ls_buf_free(&expected);
         odd++;
     }
+    odd += said(list, check);
     for (int r = 0; usual >= 0 && !odd && r < w->size; r++)
         if (w->fact[r]) {
             int n = *w->fact[r] != '\0';

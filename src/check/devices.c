@@ -17,7 +17,8 @@ static const struct ls_topo_gpu *gpu_of_task(const struct ls_check_context *cont
     const struct ls_visible *visible = &context->slurm->visible;
     struct ls_error err = {0};
     int device, count = visible->set ? visible->count : m->ngpu;
-    if (ls_visible_choose(count, context->local_rank, context->local_size, &device, &err) != LS_OK) {
+    if (ls_visible_choose(count, context->local_rank, context->local_size, &device, &err) !=
+        LS_OK) {
         ls_check_say(out, LS_CHECK_FAIL, "", "a GPU for each rank", "", "%s", err.message);
         return NULL;
     }
@@ -128,7 +129,9 @@ void ls_check_gdr(struct ls_check_out *out, const struct ls_check_context *conte
 
 static const char *link_name(enum ls_topo_link link)
 {
-    return link == LS_TOPO_LINK_IB ? "InfiniBand" : link == LS_TOPO_LINK_ETHERNET ? "RoCE" : "other";
+    return link == LS_TOPO_LINK_IB         ? "InfiniBand"
+           : link == LS_TOPO_LINK_ETHERNET ? "RoCE"
+                                           : "other";
 }
 
 /* The fastest rate among the compute NICs is what all should have. */

@@ -40,9 +40,8 @@ static enum ls_status open_world(struct fabric *f, struct ls_error *err)
                                     .is_set = is_set};
     int *ranks = malloc((size_t)c->size * sizeof *ranks);
     f->leader = malloc((size_t)c->n_nodes * sizeof *f->leader);
-    enum ls_status status = ranks && f->leader
-                                ? LS_OK
-                                : ls_error_set(err, LS_ERR_NOMEM, "connecting the ranks");
+    enum ls_status status =
+        ranks && f->leader ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "connecting the ranks");
     if (status == LS_OK) {
         for (int r = c->size - 1; r >= 0; r--) {
             ranks[r] = r;
@@ -103,12 +102,12 @@ static enum ls_status all_smoke(struct fabric *f, struct ls_error *err)
     int n = f->context->full ? 3 : 2;
     char text[160] = "";
     for (int i = 0; i < n; i++) {
-        double seconds;
+        double seconds = 0;
         char bytes[24];
         LS_TRY(smoke(f, sizes[i], &seconds, err));
         size_t at = strlen(text);
-        snprintf(text + at, sizeof text - at, "%s%s in %.2g ms", i ? ", " : "sums are right: ",
-                 ls_format_bytes(sizes[i], bytes), 1e3 * seconds);
+        snprintf(text + at, sizeof text - at, "%s%s in %.2g ms",
+                 i ? ", " : "sums are right: ", ls_format_bytes(sizes[i], bytes), 1e3 * seconds);
     }
     if (f->client->rank == 0)
         ls_check_pack(f->out, "coll.smoke", LS_CHECK_PASS, "", text, "", "");
@@ -152,9 +151,8 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
     char *buffer = calloc(2, (size_t)bytes);
     struct ls_buf fact;
     ls_buf_init(&fact, 4096);
-    enum ls_status status = partner && buffer
-                                ? LS_OK
-                                : ls_error_set(err, LS_ERR_NOMEM, "measuring pairs of nodes");
+    enum ls_status status =
+        partner && buffer ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "measuring pairs of nodes");
     for (int round = 0; round < LS_CHECK_ROUNDS && status == LS_OK; round++) {
         double rate = 0;
         ls_check_round(n, round, (uint64_t)job, partner, partner + n);

@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { PATH_SIZE = 4096 };
+enum { PATH_SIZE = 4096, FILE_SIZE = PATH_SIZE + 96 };
 #define MIB (INT64_C(1) << 20)
 /* Below this not even a small checkpoint finds room. */
 #define LEAST_FREE (64 * MIB)
@@ -47,13 +47,13 @@ static int node_of(const struct ls_check_context *context)
 }
 
 static void name_file(const struct ls_check_context *context, const char *dir, int node,
-                      char out[static PATH_SIZE])
+                      char out[static FILE_SIZE])
 {
     /* The id of the step keeps two checks in one folder apart; alone, the process does. */
     long long job = context->slurm->job_id, step = context->slurm->step_id;
     if (context->slurm->place != LS_SLURM_STEP)
         job = getppid();
-    snprintf(out, PATH_SIZE, "%s/.lockstep-check-%lld-%lld-%d", dir, job, step, node);
+    snprintf(out, FILE_SIZE, "%s/.lockstep-check-%lld-%lld-%d", dir, job, step, node);
 }
 
 static void content(const struct ls_check_context *context, int node, const char *version,
@@ -111,7 +111,7 @@ static void read_other(struct ls_check_out *out, const struct ls_check_context *
                        const char *dir, int64_t free_bytes)
 {
     int node = (node_of(context) + 1) % context->nodes;
-    char path[PATH_SIZE], want[128], text[24], *found = NULL;
+    char path[FILE_SIZE], want[128], text[24], *found = NULL;
     size_t n = 0;
     struct ls_error err = {0};
     content(context, node, "second", want);
@@ -140,7 +140,7 @@ static void read_other(struct ls_check_out *out, const struct ls_check_context *
 
 void ls_check_output(struct ls_check_out *out, const struct ls_check_context *context)
 {
-    char dir[PATH_SIZE], path[PATH_SIZE];
+    char dir[PATH_SIZE], path[FILE_SIZE];
     struct statvfs fs;
     if (!existing(context->out_dir, dir)) {
         bad_folder(out, "cannot use", context->out_dir, errno);

@@ -58,12 +58,12 @@ void ls_check_children_close(struct ls_check_children *c);
 /* ---- frames between this task and the child that meets the others; frame.c ---- */
 
 enum ls_check_frame {
-    LS_CHECK_FIRST,   /* to the child: what the first halves said */
-    LS_CHECK_SECOND,  /* to the child: what the second halves said */
-    LS_CHECK_MET,     /* from it: everyone's first halves are done */
-    LS_CHECK_DOING,   /* from it: the id of what it begins */
-    LS_CHECK_PEER,    /* from it, once for each rank: "rank size node nodes host", newline, answers */
-    LS_CHECK_DONE,    /* from it: the end; its own results are in those of the peers */
+    LS_CHECK_FIRST,  /* to the child: what the first halves said */
+    LS_CHECK_SECOND, /* to the child: what the second halves said */
+    LS_CHECK_MET,    /* from it: everyone's first halves are done */
+    LS_CHECK_DOING,  /* from it: the id of what it begins */
+    LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
+    LS_CHECK_DONE, /* from it: the end; its own results are in those of the peers */
     LS_CHECK_NO_PEERS /* from it: PMIx failed; a result in the form of ls_check_pack */
 };
 /* At most 8 MiB. */
@@ -94,8 +94,8 @@ void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
 
 #define LS_CHECK_LOCAL(name) \
     void ls_check_##name(struct ls_check_out *out, const struct ls_check_context *context)
-LS_CHECK_LOCAL(slurm);    /* environment.c */
-LS_CHECK_LOCAL(settings); /* settings.c */
+LS_CHECK_LOCAL(slurm);       /* environment.c */
+LS_CHECK_LOCAL(settings);    /* settings.c */
 LS_CHECK_LOCAL(gpu_visible); /* devices.c */
 LS_CHECK_LOCAL(gpu_xid);
 LS_CHECK_LOCAL(gdr);
@@ -122,6 +122,7 @@ LS_CHECK_LOCAL(cpus);
 LS_CHECK_LOCAL(memory);
 LS_CHECK_LOCAL(output); /* files.c */
 LS_CHECK_LOCAL(data);
-LS_CHECK_LOCAL(job_memory); /* plan.c */
+LS_CHECK_LOCAL(job); /* plan.c */
+LS_CHECK_LOCAL(job_memory);
 
 #endif

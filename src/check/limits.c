@@ -38,10 +38,11 @@ void ls_check_memlock(struct ls_check_out *out, const struct ls_check_context *c
     if (l->memlock == -1)
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "unlimited");
     else if (rdma)
-        ls_check_say(out, LS_CHECK_FAIL, "", "unlimited, for RDMA",
-                     "LimitMEMLOCK=infinity in slurmd's unit (limits.conf does not reach slurmd), and "
-                     "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-                     "%s", bytes_text(l->memlock, text));
+        ls_check_say(
+            out, LS_CHECK_FAIL, "", "unlimited, for RDMA",
+            "LimitMEMLOCK=infinity in slurmd's unit (limits.conf does not reach slurmd), and "
+            "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+            "%s", bytes_text(l->memlock, text));
     else
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s; no RDMA device needs more",
                      bytes_text(l->memlock, text));

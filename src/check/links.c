@@ -124,8 +124,8 @@ void ls_check_links(const struct ls_check *check, const struct ls_check_world *w
         bad++;
         if (who >= 0 && told[who]++)
             continue;
-        snprintf(text, sizeof text, "no connection from %s to %s: %.*s",
-                 w->host[l.leader[k->from]], w->host[l.leader[k->to]], k->n, k->text);
+        snprintf(text, sizeof text, "no connection from %s to %s: %.*s", w->host[l.leader[k->from]],
+                 w->host[l.leader[k->to]], k->n, k->text);
         ls_check_add(list, check, LS_CHECK_FAIL, who >= 0 ? l.leader[who] : -1, "", text,
                      "TCP on a port that the kernel chose", firewall);
     }
@@ -194,7 +194,8 @@ void ls_check_clocks(const struct ls_check *check, const struct ls_check_world *
         char text[96];
         double off = offset[i] - middle;
         if (isnan(off)) {
-            ls_check_add(list, check, LS_CHECK_SKIP, l.leader[i], "", "no connection to it", "", "");
+            ls_check_add(list, check, LS_CHECK_SKIP, l.leader[i], "", "no connection to it", "",
+                         "");
             continue;
         }
         worst = fmax(worst, fabs(off));
@@ -244,9 +245,10 @@ static void say_finding(const struct ls_check *check, const struct ls_check_worl
         advice = "a switch of that rail";
         break;
     default:
-        snprintf(text, sizeof text,
-                 "two groups of nodes, that of %s and that of %s: %.0f %% of the bandwidth in between",
-                 a, b, 100 * f->score);
+        snprintf(
+            text, sizeof text,
+            "two groups of nodes, that of %s and that of %s: %.0f %% of the bandwidth in between",
+            a, b, 100 * f->score);
         advice = "a switch between them; --switches=1 asks Slurm for nodes of one";
     }
     ls_check_add(list, check, LS_CHECK_WARN, rank, "", text, "at least 80 % of the others", advice);
@@ -264,17 +266,18 @@ void ls_check_pairs(const struct ls_check *check, const struct ls_check_world *w
     struct ls_check_pair *pair = malloc((size_t)l.n * sizeof *pair);
     for (int i = 0; pair && i < l.n; i++) {
         int a = l.link[i].from, b = l.link[i].to;
-        pair[i] = (struct ls_check_pair){.a = a < b ? a : b,
-                                         .b = a < b ? b : a,
-                                         .value = strtod(l.link[i].text, NULL)};
+        pair[i] = (struct ls_check_pair){
+            .a = a < b ? a : b, .b = a < b ? b : a, .value = strtod(l.link[i].text, NULL)};
     }
-    if (!pair || ls_check_find_slow(l.nodes, pair, l.n, NULL, &reference, &found, &n, NULL) != LS_OK)
+    if (!pair ||
+        ls_check_find_slow(l.nodes, pair, l.n, NULL, &reference, &found, &n, NULL) != LS_OK)
         list->failed = true;
     char text[128];
     for (int i = 0; i < n; i++)
         if (found[i].cause == LS_CHECK_NO_BASIS) {
-            snprintf(text, sizeof text, "%.2f GB/s each way; with one pair, there is nothing to "
-                                        "compare it with",
+            snprintf(text, sizeof text,
+                     "%.2f GB/s each way; with one pair, there is nothing to "
+                     "compare it with",
                      reference / 1e9);
             ls_check_add(list, check, LS_CHECK_PASS, -1, "", text, "", "");
         } else

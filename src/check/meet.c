@@ -36,8 +36,8 @@ static void compare_pmix(struct meeting *m)
                                 .size = c->size,
                                 .local_rank = c->local_rank,
                                 .local_size = c->local_size};
-    bool same = slurm->place != LS_SLURM_STEP ||
-                ls_slurm_check_pmix(slurm, &view, NULL, &err) == LS_OK;
+    bool same =
+        slurm->place != LS_SLURM_STEP || ls_slurm_check_pmix(slurm, &view, NULL, &err) == LS_OK;
     snprintf(text, sizeof text, "PMIx %s, %d ranks on %d nodes", ls_wire_pmix_version(version),
              c->size, c->n_nodes);
     ls_check_pack(&m->own, "env.pmix", same ? LS_CHECK_PASS : LS_CHECK_FAIL, "",
@@ -111,11 +111,12 @@ static enum ls_status share_second(struct meeting *m, struct ls_error *err)
 static void give_up(struct meeting *m, enum ls_status status, struct ls_error *err)
 {
     struct ls_buf text;
-    const char *advice = "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
-                         "allocation; other tasks' messages may say more";
+    const char *advice =
+        "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
+        "allocation; other tasks' messages may say more";
     ls_buf_init(&text, 1 << 16);
-    ls_check_pack(&text, "env.pmix", status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL, "",
-                  err->message, "all tasks meet", advice);
+    ls_check_pack(&text, "env.pmix", status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL,
+                  "", err->message, "all tasks meet", advice);
     ls_check_frame_send(m->fd, LS_CHECK_NO_PEERS, text.data, text.len, NULL);
     ls_buf_free(&text);
 }

@@ -59,8 +59,9 @@ static bool subnet(const char *name, char out[static 64])
             char text[INET6_ADDRSTRLEN];
             const void *address = want6 ? (void *)&((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr
                                         : (void *)&((struct sockaddr_in *)a->ifa_addr)->sin_addr;
-            const void *netmask = want6 ? (void *)&((struct sockaddr_in6 *)a->ifa_netmask)->sin6_addr
-                                        : (void *)&((struct sockaddr_in *)a->ifa_netmask)->sin_addr;
+            const void *netmask = want6
+                                      ? (void *)&((struct sockaddr_in6 *)a->ifa_netmask)->sin6_addr
+                                      : (void *)&((struct sockaddr_in *)a->ifa_netmask)->sin_addr;
             memcpy(net, address, (size_t)size);
             memcpy(mask, netmask, (size_t)size);
             if (want6 && net[0] == 0xfe && (net[1] & 0xc0) == 0x80)
@@ -137,9 +138,10 @@ void ls_check_names(struct ls_check_out *out, const struct ls_check_context *con
         if (!ls_hostlist_nth(&s->nodes, (s->node_id + i) % s->nodes.count, name) ||
             lookup(name, &loopback, &why))
             continue;
-        ls_check_say(out, LS_CHECK_WARN, "", "an address",
-                     "give programs MASTER_ADDR as an address, or add the nodes to the name service",
-                     "node name %s: %s", name, why);
+        ls_check_say(
+            out, LS_CHECK_WARN, "", "an address",
+            "give programs MASTER_ADDR as an address, or add the nodes to the name service",
+            "node name %s: %s", name, why);
         fine = false;
     }
     if (fine)

@@ -141,10 +141,11 @@ enum ls_status ls_check_unpack(const char *text, size_t n, int rank, struct ls_c
             return ls_error_set(err, LS_ERR_NOMEM, "reading the answers of rank %d", rank);
         memcpy(line, p, length);
         if (memchr(line, '\0', length) || !take(line, rank, list, facts))
-            return ls_error_set(err, LS_ERR_FORMAT,
-                                "line %d of the answers of rank %d is not understood: is it the same "
-                                "version of lockstep on all nodes?",
-                                number + 1, rank);
+            return ls_error_set(
+                err, LS_ERR_FORMAT,
+                "line %d of the answers of rank %d is not understood: is it the same "
+                "version of lockstep on all nodes?",
+                number + 1, rank);
         p += length + 1;
     }
     return list->failed ? ls_error_set(err, LS_ERR_NOMEM, "reading the answers of rank %d", rank)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOW   0.8    /* of the reference: a fifth below the rest is worth a word */
-#define SPREAD 5.0    /* times the standard deviation that the spread of the best figures suggests */
+#define SLOW   0.8 /* of the reference: a fifth below the rest is worth a word */
+#define SPREAD 5.0 /* times the standard deviation that the spread of the best figures suggests */
 #define SIGMA  1.4826 /* of a normal distribution, in units of its MAD */
 #define TRIES  64
 

@@ -18,11 +18,11 @@ struct ls_check_pair {
     double value; /* bandwidth, any unit; NAN: not measured */
 };
 enum ls_check_cause {
-    LS_CHECK_SLOW_NODE,  /* a: slow with everyone */
-    LS_CHECK_SLOW_LINK,  /* a, b: slow with each other, fine elsewhere */
-    LS_CHECK_SLOW_RAIL,  /* rail: slow everywhere, the others are not */
+    LS_CHECK_SLOW_NODE, /* a: slow with everyone */
+    LS_CHECK_SLOW_LINK, /* a, b: slow with each other, fine elsewhere */
+    LS_CHECK_SLOW_RAIL, /* rail: slow everywhere, the others are not */
     LS_CHECK_SLOW_GROUP, /* a fast inside, b fast inside (a node of each), slow between: a switch or rail */
-    LS_CHECK_NO_BASIS    /* too few pairs to tell anything: fewer than three nodes */
+    LS_CHECK_NO_BASIS /* too few pairs to tell anything: fewer than three nodes */
 };
 struct ls_check_finding {
     enum ls_check_cause cause;

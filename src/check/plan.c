@@ -15,6 +15,17 @@
 /* The program, its libraries, oneDNN's kernels and the communicators: 70 MiB were measured. */
 #define BESIDE (96 * MIB)
 
+void ls_check_job(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    if (context->job)
+        ls_check_fact(out, "%s, resolved to %016llx", context->job_path,
+                      (unsigned long long)ls_job_hash(context->job));
+    else
+        ls_check_say(out, LS_CHECK_FAIL, "", "a job description that can be read",
+                     "copy it to every node, or to a file system that all nodes share", "%s",
+                     context->job_problem);
+}
+
 struct plan {
     const struct ls_check_context *context;
     const struct ls_device_api *api;
@@ -61,7 +72,8 @@ static int64_t number(const struct ls_check_context *context, const char *name)
 /* What Slurm grants on this node in bytes (0: it does not say), and which variable says so. */
 static int64_t granted(const struct ls_check_context *context, const char **by)
 {
-    int64_t node = number(context, "SLURM_MEM_PER_NODE"), cpu = number(context, "SLURM_MEM_PER_CPU");
+    int64_t node = number(context, "SLURM_MEM_PER_NODE"),
+            cpu = number(context, "SLURM_MEM_PER_CPU");
     *by = node > 0 ? "SLURM_MEM_PER_NODE" : "SLURM_MEM_PER_CPU";
     if (node > 0)
         return node * MIB;
@@ -95,11 +107,12 @@ void ls_check_job_memory(struct ls_check_out *out, const struct ls_check_context
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no limit is known to compare %s with",
                      ls_format_bytes(total, need));
     else if (total > limit)
-        ls_check_say(out, LS_CHECK_FAIL, "", expected,
-                     "ask for more by --mem, or use a smaller train.micro_batch or fewer ranks on a "
-                     "node",
-                     "%s for %lld ranks on this node, %s each", ls_format_bytes(total, need),
-                     (long long)ranks, ls_format_bytes(each, one));
+        ls_check_say(
+            out, LS_CHECK_FAIL, "", expected,
+            "ask for more by --mem, or use a smaller train.micro_batch or fewer ranks on a "
+            "node",
+            "%s for %lld ranks on this node, %s each", ls_format_bytes(total, need),
+            (long long)ranks, ls_format_bytes(each, one));
     else
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s of %s", ls_format_bytes(total, need),
                      ls_format_bytes(limit, have));

@@ -49,8 +49,7 @@ static int open_listener(uint16_t *port)
     for (int i = 0; i < 2; i++) {
         int fd = socket(families[i], SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), off = 0;
         struct sockaddr_storage any = {.ss_family = (sa_family_t)families[i]};
-        socklen_t size =
-            i ? sizeof(struct sockaddr_in) : (socklen_t)sizeof(struct sockaddr_in6);
+        socklen_t size = i ? sizeof(struct sockaddr_in) : (socklen_t)sizeof(struct sockaddr_in6);
         if (fd < 0)
             continue;
         if (!i)
@@ -94,8 +93,8 @@ static void try_next(struct out_link *l)
                                                   : (socklen_t)sizeof(struct sockaddr_in6);
         int fd = socket(to->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         l->since = ls_time_monotonic();
-        if (fd >= 0 && (connect(fd, (const struct sockaddr *)to, size) == 0 ||
-                        errno == EINPROGRESS)) {
+        if (fd >= 0 &&
+            (connect(fd, (const struct sockaddr *)to, size) == 0 || errno == EINPROGRESS)) {
             l->fd = fd;
             return;
         }
@@ -132,7 +131,8 @@ static void out_ready(struct out_link *l)
     ssize_t n = read(l->fd, &theirs, sizeof theirs);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n != sizeof theirs) { /* eight bytes do not come in parts; anything else is no peer of ours */
+    if (n !=
+        sizeof theirs) { /* eight bytes do not come in parts; anything else is no peer of ours */
         note(l, n < 0 ? strerror(errno) : "connected, but the peer did not answer");
         close(l->fd);
         l->fd = -1;
@@ -174,8 +174,8 @@ static int fill(const struct ring *r, struct pollfd *fds)
     for (int i = 0; i < r->nin; i++)
         fds[n++] = (struct pollfd){.fd = r->in[i], .events = POLLIN};
     for (int i = 0; i < r->nout; i++)
-        fds[n++] = (struct pollfd){.fd = r->out[i].fd,
-                                   .events = r->out[i].connected ? POLLIN : POLLOUT};
+        fds[n++] =
+            (struct pollfd){.fd = r->out[i].fd, .events = r->out[i].connected ? POLLIN : POLLOUT};
     return n;
 }
 
@@ -244,7 +244,9 @@ static void tell(const struct ring *r, struct ls_buf *out)
         if (l->fd >= 0)
             close(l->fd);
         ls_buf_printf(&port, "%d %s\n", l->to,
-                      l->ok ? "ok" : l->why[0] ? l->why : "no answer in time");
+                      l->ok       ? "ok"
+                      : l->why[0] ? l->why
+                                  : "no answer in time");
         if (l->ok)
             ls_buf_printf(&clock, "%d %.6f %.6f\n", l->to, l->offset, l->best);
     }
@@ -278,8 +280,8 @@ void ls_check_ring(const struct ls_check_context *context, struct ls_wire_client
             ls_error_errno(&err, errno, "listening on a port that the kernel chooses");
     }
     bool ready = r->listener >= 0;
-    enum ls_status status = ls_wire_exchange(client, &r->card, ready ? sizeof r->card : 0, &all,
-                                             &bytes, &err);
+    enum ls_status status =
+        ls_wire_exchange(client, &r->card, ready ? sizeof r->card : 0, &all, &bytes, &err);
     if (lead && ready && status == LS_OK) {
         plan_links(r, all, bytes);
         run(r);

@@ -77,8 +77,8 @@ static enum ls_status set_size(struct run *r, int size, int nodes, struct ls_err
     return LS_OK;
 }
 
-static enum ls_status collect(struct run *r, int rank, int node, const char *host,
-                              const char *text, size_t n, struct ls_error *err)
+static enum ls_status collect(struct run *r, int rank, int node, const char *host, const char *text,
+                              size_t n, struct ls_error *err)
 {
     struct ls_check_report *rep = r->report;
     rep->node[rank] = node;
@@ -238,6 +238,17 @@ static enum ls_status step(struct run *r, struct pollfd *fds, double until, stru
 
 /* ---- judging ---- */
 
+/* Several tasks, and each of them alone. */
+static void unmet_pmix(struct run *r)
+{
+    struct ls_pmix_view none = {.found = false};
+    struct ls_error err = {0};
+    if (ls_slurm_check_pmix(r->context->slurm, &none, NULL, &err) == LS_OK)
+        snprintf(err.message, sizeof err.message, "no PMIx server started this task");
+    ls_check_add(&r->report->list, ls_check_find("env.pmix"), LS_CHECK_FAIL, -1, "", err.message,
+                 "all tasks meet", "");
+}
+
 static enum ls_status compare(struct run *r, struct ls_error *err)
 {
     struct ls_check_report *rep = r->report;
@@ -252,11 +263,13 @@ static enum ls_status compare(struct run *r, struct ls_error *err)
         if (ls_checks[c].compare)
             ls_checks[c].compare(&ls_checks[c], &world, &rep->list);
     }
+    if (!r->context->pmix && r->context->size > 1)
+        unmet_pmix(r);
     for (int i = 0; i < rep->list.n; i++)
         said[rep->list.result[i].check - ls_checks] = true;
     /* What nobody answered was not checked. */
     for (int c = 0; c < ls_nchecks; c++) {
-        if (said[c] || (ls_checks[c].needs & LS_CHECK_NEEDS_JOB && !r->context->job))
+        if (said[c] || (ls_checks[c].needs & LS_CHECK_NEEDS_JOB && !r->context->job_path))
             continue;
         const char *why = ls_check_unmet(&ls_checks[c], r->context);
         ls_check_add(&rep->list, &ls_checks[c], LS_CHECK_SKIP, -1, "",

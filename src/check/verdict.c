@@ -44,7 +44,8 @@ void ls_check_group(const struct ls_check_list *list, int *group)
     size_t slots = 16;
     while (slots < 2 * (size_t)list->n)
         slots *= 2;
-    int *table = malloc(slots * sizeof *table); /* first results by hash; without memory: each alone */
+    int *table =
+        malloc(slots * sizeof *table); /* first results by hash; without memory: each alone */
     for (size_t i = 0; table && i < slots; i++)
         table[i] = -1;
     for (int i = 0; i < list->n; i++) {

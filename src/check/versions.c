@@ -15,7 +15,8 @@
 
 #include "config.h"
 
-static bool read_line(const struct ls_check_context *context, const char *path, char *text, int size)
+static bool read_line(const struct ls_check_context *context, const char *path, char *text,
+                      int size)
 {
     char whole[4200];
     snprintf(whole, sizeof whole, "%s%s", context->root, path);
@@ -151,9 +152,6 @@ void ls_check_program(struct ls_check_out *out, const struct ls_check_context *c
         ls_buf_printf(&text, "%s%s %016llx", i ? ", " : "", slash ? slash + 1 : path,
                       (unsigned long long)hash);
     }
-    if (context->job)
-        ls_buf_printf(&text, ", resolved job %016llx",
-                      (unsigned long long)ls_job_hash(context->job));
     ls_check_fact(out, "%s", text.data ? text.data : "");
     ls_buf_free(&text);
 }

@@ -80,6 +80,10 @@ static int launch(struct launch *l)
     enum ls_status status = ls_cli_read_slurm(&l->slurm);
     if (status != LS_OK)
         return ls_cli_exit_code(status);
+    int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task);
+    if (code != LS_EXIT_OK)
+        return code;
+    unsetenv("LOCKSTEP_CHECK"); /* once is enough: not again in our own step */
     if (l->slurm.place == LS_SLURM_STEP)
         return run_in_step(l);
     if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)
@@ -97,7 +101,7 @@ int ls_cli_run(int argc, char **argv)
     if (code < 0)
         code = ls_cli_read_job(l.options.path, l.options.sets, l.options.nsets, &job);
     if (job) {
-        l.worker = ls_cli_worker_path();
+        l.worker = ls_cli_program_path("lockstep-worker");
         l.argv = argv;
         code = l.worker ? launch(&l) : LS_EXIT_FAILED;
     }
