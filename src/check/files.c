@@ -107,35 +107,58 @@ static bool write_own(struct ls_check_out *out, const struct ls_check_context *c
     return ok;
 }
 
+/* What the next node wrote; alone, or where nobody has met, what this one wrote. */
 static void read_other(struct ls_check_out *out, const struct ls_check_context *context,
-                       const char *dir, int64_t free_bytes)
+                       const char *dir)
 {
-    int node = (node_of(context) + 1) % context->nodes;
-    char path[FILE_SIZE], want[128], text[24], *found = NULL;
+    int node = context->pmix ? (node_of(context) + 1) % context->nodes : node_of(context);
+    char path[FILE_SIZE], want[128], *found = NULL;
     size_t n = 0;
     struct ls_error err = {0};
     content(context, node, "second", want);
     name_file(context, dir, node, path);
     enum ls_status status = ls_file_read(path, 4096, &found, &n, &err);
-    const char *advice = "put checkpoint.dir on a file system that all nodes share";
-    if (status == LS_ERR_NOTFOUND && node != node_of(context))
-        ls_check_say(out, LS_CHECK_FAIL, "", "a folder that all nodes share", advice,
-                     "%s: the file that node %d of the job wrote is not to be seen", dir, node);
-    else if (status != LS_OK)
-        ls_check_say(out, LS_CHECK_FAIL, "", "a folder that all nodes share", advice, "%s",
-                     err.message);
+    if (status != LS_OK)
+        ls_check_fact(out, "unseen %d %s", node, err.message);
     else if (strcmp(found, want) != 0)
-        ls_check_say(out, LS_CHECK_FAIL, "", "what was renamed over the first version",
-                     "the file system shows old data: turn its attribute cache off, or choose "
-                     "another one",
-                     "%s: %.60s", path, found);
-    else if (free_bytes < LEAST_FREE)
-        ls_check_say(out, LS_CHECK_WARN, "", "room for checkpoints", "make room there",
-                     "%s has %s free", dir, ls_format_bytes(free_bytes, text));
+        ls_check_fact(out, "unseen %d %s holds old data: %.60s", node, path, found);
     else
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s: write, sync, lock, rename, read%s", dir,
-                     context->nodes > 1 ? " from another node" : "");
+        ls_check_fact(out, "seen %d %s: write, sync, lock, rename, read%s", node, dir,
+                      node != node_of(context) ? " from another node" : "");
     free(found);
+}
+
+static bool failed_itself(const struct ls_check *check, const struct ls_check_world *w,
+                          const struct ls_check_list *list, long node)
+{
+    for (int i = 0; i < list->n; i++) {
+        const struct ls_check_result *r = &list->result[i];
+        if (r->check == check && r->status >= LS_CHECK_TIMEOUT && r->rank >= 0 &&
+            w->node[r->rank] == node)
+            return true;
+    }
+    return false;
+}
+
+void ls_check_output_seen(const struct ls_check *check, const struct ls_check_world *w,
+                          struct ls_check_list *list)
+{
+    for (int r = 0; r < w->size; r++) {
+        char *why;
+        const char *fact = w->fact[r], *at = fact ? strchr(fact, ' ') : NULL;
+        if (!at)
+            continue;
+        long node = strtol(at, &why, 10);
+        why += *why == ' ';
+        if (!strncmp(fact, "seen ", 5))
+            ls_check_add(list, check, LS_CHECK_PASS, r, "", why, "", "");
+        else if (failed_itself(check, w, list, node))
+            ls_check_add(list, check, LS_CHECK_SKIP, r, "",
+                         "the node whose file it should read wrote none", "", "");
+        else
+            ls_check_add(list, check, LS_CHECK_FAIL, r, "", why, "what the next node wrote there",
+                         "put checkpoint.dir on a file system that all nodes share");
+    }
 }
 
 void ls_check_output(struct ls_check_out *out, const struct ls_check_context *context)
@@ -148,9 +171,13 @@ void ls_check_output(struct ls_check_out *out, const struct ls_check_context *co
     }
     name_file(context, dir, node_of(context), path);
     if (write_own(out, context, dir, path)) {
+        char text[24];
         int64_t room = statvfs(dir, &fs) == 0 ? (int64_t)(fs.f_bavail * fs.f_frsize) : INT64_MAX;
+        if (room < LEAST_FREE)
+            ls_check_say(out, LS_CHECK_WARN, "", "room for checkpoints", "make room there",
+                         "%s has %s free", dir, ls_format_bytes(room, text));
         if (ls_check_next(out)) {
-            read_other(out, context, dir, room);
+            read_other(out, context, dir);
             ls_check_next(out); /* until the others have read, too */
         }
     }

@@ -34,6 +34,20 @@ void ls_check_same_settings(const struct ls_check *check, const struct ls_check_
 void ls_check_distinct_gpus(const struct ls_check *check, const struct ls_check_world *world,
                             struct ls_check_list *list);
 
+/* Facts: names that a node could not look up. names.c */
+void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
+/* Facts: "seen N", or "unseen N why": whether the file that node N wrote can be read. files.c */
+void ls_check_output_seen(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
+/* Facts: a line for each other node, its number, a blank, what was seen of it. links.c */
+void ls_check_links(const struct ls_check *check, const struct ls_check_world *world,
+                    struct ls_check_list *list);
+void ls_check_clocks(const struct ls_check *check, const struct ls_check_world *world,
+                     struct ls_check_list *list);
+void ls_check_pairs(const struct ls_check *check, const struct ls_check_world *world,
+                    struct ls_check_list *list);
+
 /* ---- what the children of this task say; children.c ---- */
 
 struct ls_check_children;

@@ -10,13 +10,6 @@
 #define CLOCK_WARN 0.05 /* logs of the nodes can no longer be merged by time */
 #define CLOCK_FAIL 60.0 /* munge credentials live for minutes */
 
-void ls_check_links(const struct ls_check *check, const struct ls_check_world *world,
-                    struct ls_check_list *list);
-void ls_check_clocks(const struct ls_check *check, const struct ls_check_world *world,
-                     struct ls_check_list *list);
-void ls_check_pairs(const struct ls_check *check, const struct ls_check_world *world,
-                    struct ls_check_list *list);
-
 struct link {
     int from, to;     /* nodes */
     const char *text; /* up to the end of its line */
@@ -283,8 +276,8 @@ void ls_check_pairs(const struct ls_check *check, const struct ls_check_world *w
         } else
             say_finding(check, w, &l, &found[i], list);
     if (n == 0 && !list->failed) {
-        snprintf(text, sizeof text, "%d pairs, %.2f GB/s each way in the middle", l.n,
-                 reference / 1e9);
+        snprintf(text, sizeof text, "%d measurements of pairs, %.2f GB/s each way in the middle",
+                 l.n, reference / 1e9);
         ls_check_add(list, check, LS_CHECK_PASS, -1, "", text, "", "");
     }
     free(pair);

@@ -111,39 +111,66 @@ static bool lookup(const char *name, bool *loopback, const char **why)
     return code == 0;
 }
 
-/* The name of every third node or so would ask the name server n * n times: each asks for its own and for
- * the next two. */
+/* Every node asks for its own name and for those of the next two: all for all would be n * n questions to
+ * the name server. */
 void ls_check_names(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_slurm *s = context->slurm;
     char own[256], name[LS_HOSTLIST_NAME_MAX + 1];
+    struct ls_buf unknown;
     const char *why;
-    bool loopback, fine = true;
-    int asked = 1;
+    bool loopback;
+    ls_buf_init(&unknown, 4096);
     if (gethostname(own, sizeof own) != 0)
         strcpy(own, "localhost");
     own[sizeof own - 1] = '\0';
-    if (!lookup(own, &loopback, &why)) {
+    if (!lookup(own, &loopback, &why))
         ls_check_say(out, LS_CHECK_WARN, "", "an address",
                      "add it to the name service or /etc/hosts; PyTorch and MPI look it up",
                      "this host's own name %s: %s", own, why);
-        fine = false;
-    } else if (loopback && context->nodes > 1) {
+    else if (loopback && context->nodes > 1)
         ls_check_say(out, LS_CHECK_WARN, "", "an address that other nodes can reach",
                      "remove the line of 127.x from /etc/hosts; PyTorch and MPI publish it",
                      "this host's own name %s is a loopback address", own);
-        fine = false;
+    for (int i = 1; i <= 2 && s->node_id >= 0 && i < s->nodes.count; i++)
+        if (ls_hostlist_nth(&s->nodes, (s->node_id + i) % s->nodes.count, name) &&
+            !lookup(name, &loopback, &why))
+            ls_buf_printf(&unknown, "%s%s (%s)", unknown.len ? ", " : "", name, why);
+    ls_check_fact(out, "%s", unknown.data ? unknown.data : "");
+    ls_buf_free(&unknown);
+}
+
+/* Facts: the names that a node could not look up. If most nodes have some, it is not the nodes' fault. */
+void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *w,
+                          struct ls_check_list *list)
+{
+    static const char expected[] = "an address for the name of every node";
+    int given = 0, bad = 0, first = -1;
+    bool warned = false;
+    for (int i = 0; i < list->n; i++)
+        warned |= list->result[i].check == check && list->result[i].status > LS_CHECK_SKIP;
+    for (int r = 0; r < w->size; r++) {
+        given += w->fact[r] != NULL;
+        if (w->fact[r] && *w->fact[r]) {
+            bad++;
+            first = first < 0 ? r : first;
+        }
     }
-    for (int i = 1; i <= 2 && s->node_id >= 0 && i < s->nodes.count; i++, asked++) {
-        if (!ls_hostlist_nth(&s->nodes, (s->node_id + i) % s->nodes.count, name) ||
-            lookup(name, &loopback, &why))
-            continue;
-        ls_check_say(
-            out, LS_CHECK_WARN, "", "an address",
-            "give programs MASTER_ADDR as an address, or add the nodes to the name service",
-            "node name %s: %s", name, why);
-        fine = false;
+    if (2 * bad > given) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "%d of %d nodes cannot look up names of nodes: %s cannot find %s", bad, given,
+                 w->host[first], w->fact[first]);
+        ls_check_add(
+            list, check, LS_CHECK_WARN, -1, "", text, expected,
+            "give programs MASTER_ADDR as an address, or add the nodes to the name service");
+        return;
     }
-    if (fine)
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d names", asked);
+    for (int r = 0; r < w->size; r++)
+        if (w->fact[r] && *w->fact[r])
+            ls_check_add(list, check, LS_CHECK_WARN, r, "", w->fact[r], expected,
+                         "look at /etc/resolv.conf and /etc/hosts there");
+        else if (w->fact[r] && !bad && !warned)
+            ls_check_add(list, check, LS_CHECK_PASS, r, "", "own name, and those of neighbours", "",
+                         "");
 }
