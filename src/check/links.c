@@ -59,9 +59,10 @@ static bool open_links(struct links *l, const struct ls_check_world *w, struct l
     for (int r = w->size - 1; r >= 0 && !l->failed; r--) {
         if (l->leader[w->node[r]] < 0 || !w->fact[l->leader[w->node[r]]] || w->fact[r])
             l->leader[w->node[r]] = r;
+    }
+    for (int r = 0; r < w->size && !l->failed; r++)
         if (w->fact[r])
             take(l, w->node[r], w->fact[r]);
-    }
     list->failed |= l->failed;
     if (!l->failed && l->n > 0)
         return true;
@@ -150,6 +151,8 @@ static void spread(const struct links *l, double *offset)
         for (int i = 0; i < l->n; i++) {
             const struct link *k = &l->link[i];
             double d = strtod(k->text, NULL);
+            if (!isfinite(d))
+                continue;
             if (!isnan(offset[k->from]) && isnan(offset[k->to])) {
                 offset[k->to] = offset[k->from] + d;
                 more = true;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define SLOW   0.8 /* of the reference: a fifth below the rest is worth a word */
+#define BROKEN 0.6    /* of the reference: what is below says nothing of the usual spread */
 #define SPREAD 5.0 /* times the standard deviation that the spread of the best figures suggests */
 #define SIGMA  1.4826 /* of a normal distribution, in units of its MAD */
 #define TRIES  64
@@ -131,10 +132,15 @@ static void set_limit(struct finder *f)
         if (!isnan(f->best[i]))
             f->sorted[n++] = f->best[i];
     f->reference = median(f->sorted, n);
+    /* The spread of what is not plainly broken. */
+    n = 0;
+    for (int i = 0; i < f->n; i++)
+        if (f->pair[i].value >= BROKEN * f->reference)
+            f->sorted[n++] = f->pair[i].value;
+    double middle = median(f->sorted, n);
     for (int i = 0; i < n; i++)
-        f->sorted[i] = fabs(f->sorted[i] - f->reference);
-    double spread = SIGMA * median(f->sorted, n);
-    f->limit = fmin(SLOW * f->reference, f->reference - SPREAD * spread);
+        f->sorted[i] = fabs(f->sorted[i] - middle);
+    f->limit = fmin(SLOW * f->reference, f->reference - SPREAD * SIGMA * median(f->sorted, n));
 }
 
 static bool slow(const struct finder *f, const struct ls_check_pair *p)

@@ -2,7 +2,7 @@
 # flipped bits (driver.c); with --enable-fuzz (clang) the same files become libFuzzer programs.
 
 fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors \
-	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm
+	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm tests/fuzz/fuzz_check
 
 if LS_FUZZ
 check_PROGRAMS += $(fuzz_targets)
@@ -38,6 +38,10 @@ tests_fuzz_fuzz_hostlist_LDADD = libls_topo.la libls_base.la
 tests_fuzz_fuzz_slurm_SOURCES = tests/fuzz/fuzz_slurm.c $(fuzz_driver)
 tests_fuzz_fuzz_slurm_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_slurm_LDADD = libls_topo.la libls_base.la
+
+tests_fuzz_fuzz_check_SOURCES = tests/fuzz/fuzz_check.c $(fuzz_driver)
+tests_fuzz_fuzz_check_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_check_LDADD = $(check_libs)
 
 .PHONY: fuzz-targets
 fuzz-targets: $(fuzz_targets)
