@@ -122,7 +122,7 @@ def test_hang_between_nodes(c):
     checks = report(result)["checks"]
     tap.ok(any(one["id"] == "net.port" and one["status"] == "fail" for one in checks),
            "a node that takes no connection fails net.port", result.stdout[-300:], result.stderr)
-    result = shell(c, "[ $NODE = n3 ] && exec sleep 100; exec $CHECK")
+    result = shell(c, "[ $NODE = n3 ] && exec sleep 25; exec $CHECK")
     tap.ok(result.returncode != 0 and "timeout  env.pmix" in result.stdout,
            "a node that does not come: told, in time", result.stdout, result.stderr)
 
