@@ -96,13 +96,13 @@ static int find_status(const char *name)
 /* Splits `line` in place; returns the number of fields, or -1 if there are more than FIELDS. */
 static int split(char *line, char *field[FIELDS])
 {
-    int n = 0;
-    for (char *p = line; p; n++) {
+    int n = 1;
+    field[0] = line;
+    for (char *tab = line; (tab = strchr(tab, '\t')); n++) {
         if (n == FIELDS)
             return -1;
-        field[n] = p;
-        if ((p = strchr(p, '\t')))
-            *p++ = '\0';
+        *tab++ = '\0';
+        field[n] = tab;
     }
     return n;
 }

@@ -4,7 +4,7 @@
  *
  *   hang:PREFIX      open of a path that begins so never returns, as on a dead file server
  *   absent:PREFIX    open says ENOENT
- *   crash:PREFIX     open kills the process, as a bug would
+ *   crash:PREFIX     open kills the process
  *   clock:SECONDS    the wall clock is so many seconds ahead
  *   deaf:0           connections that come in are never accepted, and are closed */
 #undef _FORTIFY_SOURCE /* its open is not ours to replace */
@@ -46,7 +46,7 @@ static int meet_fault(const char *path)
         for (;;)
             pause();
     if (find("crash", path, argument))
-        raise(SIGSEGV);
+        raise(SIGKILL);
     if (find("absent", path, argument)) {
         errno = ENOENT;
         return -1;

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import tap
@@ -15,6 +14,8 @@ def check(*args, fault=None, **kwargs):
     env.update(kwargs.pop("env", {}))
     if fault:
         env.update(LD_PRELOAD=FAULT, LS_FAULT=fault)
+        # In a build with AddressSanitizer, its library then is not the first.
+        env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
     return tap.run("check", *args, env=env, **kwargs)
 
 
@@ -72,7 +73,7 @@ def test_faults(scratch):
     where = scratch("out")
     os.mkdir(where)
     own = os.path.realpath(where)
-    result = check("--json", cwd=where, fault=f"*:hang:./.lockstep-check")
+    result = check("--json", cwd=where, fault="*:hang:./.lockstep-check")
     tap.same(result.returncode, 5, "a file system that hangs: exit code 5")
     tap.same(status(result, "fs.out"), ["timeout"], "and the check that did not answer")
     tap.ok(json.loads(result.stdout)["seconds"] < 30, "the others are not held up",
@@ -83,7 +84,7 @@ def test_faults(scratch):
            result.stdout)
     result = check("--json", cwd=where, fault="*:crash:./.lockstep-check")
     tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"] and
-           "signal 11" in by_id(result)["fs.out"][0]["measured"],
+           "signal 9" in by_id(result)["fs.out"][0]["measured"],
            "a check that crashes has failed", result.stdout[-600:])
     result = check("--json", cwd=where, fault="*:absent:./.lockstep-check")
     tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"],
@@ -144,9 +145,6 @@ def test_run(scratch):
 def main():
     if not os.path.exists(FAULT):
         print(f"1..0 # SKIP found no {FAULT}")
-        sys.exit(0)
-    if subprocess.run(["true"], env={"LD_PRELOAD": FAULT}, check=False).returncode != 0:
-        print("1..0 # SKIP LD_PRELOAD does not work here")
         sys.exit(0)
     with tap.Scratch() as scratch:
         tap.make_set(scratch("train"), 512)
