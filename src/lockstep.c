@@ -12,6 +12,7 @@ static const struct {
     {"run", "train a job description", ls_cli_run},
     {"exec", "start any program as ranks, with the variables that frameworks expect", ls_cli_exec},
     {"env", "print these variables, for eval in a task of srun", ls_cli_env},
+    {"check", "what is wrong with nodes, network or job, in seconds", ls_cli_check},
     {"plan", "parameters, FLOPs and memory of a job, and its program", ls_cli_plan},
     {"config", "the resolved job description, with the origin of every value", ls_cli_config},
     {"init", "write a commented template", ls_cli_init},

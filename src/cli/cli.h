@@ -12,6 +12,7 @@ enum ls_exit {
     LS_EXIT_OK = 0,
     LS_EXIT_FAILED = 1,
     LS_EXIT_USAGE = 2,   /* command line or job description */
+    LS_EXIT_WARNED = 3,  /* check --strict: only warnings */
     LS_EXIT_ENV = 4,     /* the environment is unusable: no backend */
     LS_EXIT_TIMEOUT = 5, /* a rank did not answer before the deadline */
     LS_EXIT_REQUEUE = 75 /* saved, and wants to be started again */
@@ -19,6 +20,7 @@ enum ls_exit {
 int ls_cli_exit_code(enum ls_status status);
 
 int ls_cli_run(int argc, char **argv);
+int ls_cli_check(int argc, char **argv);
 int ls_cli_config(int argc, char **argv);
 int ls_cli_plan(int argc, char **argv);
 int ls_cli_ckpt(int argc, char **argv);
@@ -34,9 +36,12 @@ void ls_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Directory of the device plugins: LOCKSTEP_PLUGIN_DIR, or relative to the program, or as installed.
  * The result is malloc'd; NULL when memory is short. */
 char *ls_cli_plugin_dir(void);
-/* The worker program: beside this one, in ../libexec/lockstep relative to it, or where it was installed.
+/* A program of ours: beside this one, in ../libexec/lockstep relative to it, or where it was installed.
  * malloc'd; NULL, after a message, when there is none. */
-char *ls_cli_worker_path(void);
+char *ls_cli_program_path(const char *name);
+/* What LOCKSTEP_CHECK asks for (off, fast, full) before something is started: runs `lockstep check` on
+ * these nodes. LS_EXIT_OK, or the exit code to end with. `workers`: ranks in each task; 0: one. */
+int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers);
 /* A whole number from 1 to 65536. */
 bool ls_cli_number(const char *text, int *value);
 /* Reads the job, printing all problems; returns an exit code. */

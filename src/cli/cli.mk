@@ -2,6 +2,9 @@ noinst_LTLIBRARIES += libls_cli.la
 libls_cli_la_SOURCES = \
 	src/cli/cli.h \
 	src/cli/templates.h \
+	src/cli/check.c \
+	src/cli/check_options.c \
+	src/cli/check_options.h \
 	src/cli/ckpt.c \
 	src/cli/common.c \
 	src/cli/config.c \
@@ -23,4 +26,12 @@ libls_cli_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
 noinst_LTLIBRARIES += libls_worker.la
 libls_worker_la_SOURCES = src/cli/worker.h src/cli/worker.c src/cli/meet.c src/cli/fingerprint.c
 libls_worker_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+# And the check program.
+noinst_LTLIBRARIES += libls_checker.la
+libls_checker_la_SOURCES = \
+	src/cli/check_print.c \
+	src/cli/check_print.h \
+	src/cli/checker.c \
+	src/cli/checker.h
+libls_checker_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 EXTRA_DIST += src/cli/README.md

@@ -51,24 +51,23 @@ char *ls_cli_plugin_dir(void)
     return strdup(LS_PKGLIBDIR);
 }
 
-char *ls_cli_worker_path(void)
+char *ls_cli_program_path(const char *name)
 {
-    static const char *const relative[] = {"lockstep-worker",
-                                           "../libexec/lockstep/lockstep-worker"};
-    char exe[4096], path[4200];
+    static const char *const relative[] = {"", "../libexec/lockstep/"};
+    char exe[4096], path[4300];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     char *slash = n > 0 ? (exe[n] = '\0', strrchr(exe, '/')) : NULL;
     for (size_t i = 0; slash && i < sizeof relative / sizeof *relative; i++) {
         *slash = '\0';
-        snprintf(path, sizeof path, "%s/%s", exe, relative[i]);
+        snprintf(path, sizeof path, "%s/%s%s", exe, relative[i], name);
         if (access(path, X_OK) == 0)
             return strdup(path);
     }
-    if (access(LS_LIBEXECDIR "/lockstep-worker", X_OK) == 0)
-        return strdup(LS_LIBEXECDIR "/lockstep-worker");
-    ls_cli_error(
-        "the worker program is neither beside this one nor in %s: is the installation complete?",
-        LS_LIBEXECDIR);
+    snprintf(path, sizeof path, "%s/%s", LS_LIBEXECDIR, name);
+    if (access(path, X_OK) == 0)
+        return strdup(path);
+    ls_cli_error("the program %s is neither beside this one nor in %s: is the installation complete?",
+                 name, LS_LIBEXECDIR);
     return NULL;
 }
 

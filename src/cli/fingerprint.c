@@ -36,7 +36,7 @@ static bool relevant(const char *variable)
                                            "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
     static const char *const own[] = {LS_RECORD_FD_VARIABLE "=",
                                       "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "=",
-                                      "LOCKSTEP_SET="};
+                                      "LOCKSTEP_SET=", "LOCKSTEP_SPANK="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strncmp(variable, own[i], strlen(own[i])))
             return false;

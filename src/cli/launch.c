@@ -24,6 +24,11 @@ enum ls_status ls_cli_read_slurm(struct ls_slurm *slurm, struct ls_error *err)
     return status;
 }
 
+enum ls_status ls_cli_ask_slurm(struct ls_slurm *slurm, struct ls_error *err)
+{
+    return ls_slurm_read(read_env, NULL, slurm, err);
+}
+
 const char *ls_cli_tmpdir(void)
 {
     const char *tmpdir = getenv("TMPDIR");

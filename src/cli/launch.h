@@ -7,6 +7,8 @@
 
 /* Reads Slurm's environment; prints what is strange with it, in task 0. Errors: as ls_slurm_read. */
 enum ls_status ls_cli_read_slurm(struct ls_slurm *slurm, struct ls_error *err);
+/* The same, without a word. */
+enum ls_status ls_cli_ask_slurm(struct ls_slurm *slurm, struct ls_error *err);
 /* TMPDIR, or /tmp. */
 const char *ls_cli_tmpdir(void);
 /* A name of the run for libraries that want one: Slurm's job and step, or this process. */

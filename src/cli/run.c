@@ -103,6 +103,10 @@ static int launch(struct launch *l)
     struct ls_error err = {0};
     if (ls_cli_read_slurm(&l->slurm, &err) != LS_OK)
         return give_up(l, &err);
+    int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task);
+    if (code != LS_EXIT_OK)
+        return code;
+    unsetenv("LOCKSTEP_CHECK"); /* once is enough: not again in our own step */
     if (l->slurm.place == LS_SLURM_STEP)
         return run_in_step(l);
     if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)
@@ -138,7 +142,7 @@ int ls_cli_run(int argc, char **argv)
     else if (code < 0 && read_job(&l.options, &job, &err) != LS_OK)
         code = give_up(&l, &err);
     if (job) {
-        l.worker = ls_cli_worker_path();
+        l.worker = ls_cli_program_path("lockstep-worker");
         code = l.worker ? launch(&l) : LS_EXIT_FAILED;
     }
     ls_job_free(job);

@@ -3,7 +3,7 @@
 
 fuzz_targets = tests/fuzz/fuzz_job tests/fuzz/fuzz_idx tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_manifest tests/fuzz/fuzz_hostlist tests/fuzz/fuzz_slurm \
-	tests/fuzz/fuzz_topo $(fuzz_plugins)
+	tests/fuzz/fuzz_topo tests/fuzz/fuzz_check $(fuzz_plugins)
 
 # Readers of the Slurm plugins, whose header needs Slurm's.
 if LS_SLURM
@@ -56,6 +56,10 @@ tests_fuzz_fuzz_slurm_LDADD = libls_topo.la libls_base.la
 tests_fuzz_fuzz_topo_SOURCES = tests/fuzz/fuzz_topo.c $(fuzz_driver)
 tests_fuzz_fuzz_topo_LDFLAGS = $(fuzz_ldflags)
 tests_fuzz_fuzz_topo_LDADD = libls_topo_host.la libls_topo.la libls_base.la
+
+tests_fuzz_fuzz_check_SOURCES = tests/fuzz/fuzz_check.c $(fuzz_driver)
+tests_fuzz_fuzz_check_LDFLAGS = $(fuzz_ldflags)
+tests_fuzz_fuzz_check_LDADD = $(check_libs)
 
 .PHONY: fuzz-targets
 fuzz-targets: $(fuzz_targets)

@@ -1,0 +1,289 @@
+/* GPUs and NICs, by what the machine says (src/topo) and the kernel shows. */
+#include "check/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- GPUs ---- */
+
+static const struct ls_topo_gpu *gpu_of_task(const struct ls_check_context *context,
+                                             struct ls_check_out *out)
+{
+    const struct ls_topo_machine *m = context->machine;
+    const struct ls_visible *visible = &context->slurm->visible;
+    struct ls_error err = {0};
+    int device, count = visible->set ? visible->count : m->ngpu;
+    if (ls_visible_choose(count, context->local_rank, context->local_size, &device, &err) !=
+        LS_OK) {
+        ls_check_say(out, LS_CHECK_FAIL, "", "a GPU for each rank", "", "%s", err.message);
+        return NULL;
+    }
+    if (visible->set && visible->uuid) {
+        for (int i = 0; i < m->ngpu; i++)
+            if (!strcmp(m->gpu[i].uuid, visible->uuid[device]))
+                return &m->gpu[i];
+        return &m->gpu[0]; /* a MIG instance: /proc does not know these */
+    }
+    int index = visible->set && visible->index ? visible->index[device] : device;
+    if (index < m->ngpu)
+        return &m->gpu[index];
+    ls_check_say(out, LS_CHECK_FAIL, "", "the GPUs that CUDA_VISIBLE_DEVICES names",
+                 "unset CUDA_VISIBLE_DEVICES, and let Slurm set it",
+                 "CUDA_VISIBLE_DEVICES names GPU %d, and %d are here", index, m->ngpu);
+    return NULL;
+}
+
+void ls_check_gpu_visible(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    int granted = context->slurm->gpus_on_node;
+    if (m->ngpu == 0) {
+        ls_check_say(out, LS_CHECK_FAIL, "", "the GPUs that Slurm granted",
+                     "the driver is not loaded on this node, or its devices are hidden",
+                     "%d granted, none in /proc/driver/nvidia", granted);
+        return;
+    }
+    const struct ls_topo_gpu *mine = gpu_of_task(context, out);
+    if (!mine)
+        return;
+    if (granted > m->ngpu)
+        ls_check_say(out, LS_CHECK_FAIL, "", "as many as Slurm granted",
+                     "a GPU has fallen off the bus, or gres.conf is wrong: have the node drained",
+                     "%d GPUs, %d granted", m->ngpu, granted);
+    else if (!mine->open)
+        ls_check_say(out, LS_CHECK_FAIL, mine->pci.bdf, "a device that can be opened",
+                     "ask Slurm for GPUs: --gpus-per-node=N", "/dev/nvidia%d cannot be opened",
+                     mine->minor);
+    else
+        for (int i = 0; i < m->ngpu; i++)
+            if (strcmp(m->gpu[i].model, mine->model) != 0) {
+                ls_check_say(out, LS_CHECK_WARN, m->gpu[i].pci.bdf, mine->model,
+                             "ask for one type: --gpus-per-node=TYPE:N", "%s", m->gpu[i].model);
+                return;
+            }
+    if (granted <= m->ngpu && mine->open) {
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d x %s%s", m->ngpu,
+                     *mine->model ? mine->model : "GPU", mine->mig ? ", MIG" : "");
+        if (*mine->uuid && !mine->mig)
+            ls_check_fact(out, "%s", mine->uuid);
+    }
+}
+
+/* NVIDIA's table of Xid errors: those that a program causes, and those of the hardware. */
+static bool by_program(int xid)
+{
+    return xid == 13 || xid == 31 || xid == 43 || xid == 45;
+}
+
+void ls_check_gpu_xid(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    char path[4200], line[2048];
+    snprintf(path, sizeof path, "%s/dev/kmsg", context->root);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), hardware = 0, program = 0;
+    if (fd < 0) {
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the kernel's log is closed to users: %s",
+                     strerror(errno));
+        return;
+    }
+    FILE *f = fdopen(fd, "r");
+    while (f && fgets(line, sizeof line, f)) {
+        /* "NVRM: Xid (PCI:0000:3b:00): 79, pid=..., GPU has fallen off the bus." */
+        const char *at = strstr(line, "NVRM: Xid ");
+        at = at ? strstr(at, "): ") : NULL;
+        int xid = at ? atoi(at + 3) : 0;
+        if (xid)
+            *(by_program(xid) ? &program : &hardware) = xid;
+    }
+    if (f)
+        fclose(f);
+    else
+        close(fd);
+    if (hardware)
+        ls_check_say(out, LS_CHECK_FAIL, "", "no Xid of the hardware since the node was started",
+                     "have the GPU looked at", "Xid %d in the kernel's log", hardware);
+    else if (program)
+        ls_check_say(out, LS_CHECK_WARN, "", "no Xid since the node was started",
+                     "a program caused it, perhaps an earlier one", "Xid %d in the kernel's log",
+                     program);
+    else
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "no Xid");
+}
+
+void ls_check_gdr(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    if (m->peermem || m->dmabuf)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s",
+                     m->peermem ? "nvidia_peermem is loaded" : "by dma-buf");
+    else
+        ls_check_say(out, LS_CHECK_WARN, "", "nvidia_peermem, or the open kernel modules",
+                     "modprobe nvidia_peermem; without it data takes the way through host memory",
+                     "nvidia_peermem is not loaded");
+}
+
+/* ---- NICs ---- */
+
+static const char *link_name(enum ls_topo_link link)
+{
+    return link == LS_TOPO_LINK_IB         ? "InfiniBand"
+           : link == LS_TOPO_LINK_ETHERNET ? "RoCE"
+                                           : "other";
+}
+
+/* The fastest rate among the compute NICs is what all should have. */
+static double best_rate(const struct ls_topo_machine *m)
+{
+    double best = 0;
+    for (int i = 0; i < m->nnic; i++)
+        for (int p = 0; p < m->nic[i].nport && m->nic[i].class == LS_TOPO_NIC_COMPUTE; p++)
+            if (m->nic[i].port[p].active && m->nic[i].port[p].gbit > best)
+                best = m->nic[i].port[p].gbit;
+    return best;
+}
+
+/* False: it has said why. */
+static bool port_is_good(struct ls_check_out *out, const struct ls_topo_nic *nic,
+                         const struct ls_topo_port *port, double rate)
+{
+    char device[64];
+    snprintf(device, sizeof device, "%s/%d", nic->name, port->number);
+    if (port->link == LS_TOPO_LINK_IB && port->sm_lid == 0) {
+        ls_check_say(out, LS_CHECK_FAIL, device, "a subnet manager",
+                     "start opensm, or look at the switch", "active, but its SM lid is 0");
+        return false;
+    }
+    if (port->gbit < rate) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "%.0f Gbit/s, as its neighbours", rate);
+        ls_check_say(out, LS_CHECK_FAIL, device, expected,
+                     "a bad cable or a wrong slot: have it looked at", "%.0f Gbit/s", port->gbit);
+        return false;
+    }
+    return true;
+}
+
+void ls_check_ib_port(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    double rate = best_rate(m);
+    int good = 0, link = -1;
+    bool fine = true;
+    for (int i = 0; i < m->nnic; i++) {
+        const struct ls_topo_nic *nic = &m->nic[i];
+        if (nic->class == LS_TOPO_NIC_DOWN) {
+            ls_check_say(out, LS_CHECK_WARN, nic->name, "an active port",
+                         "if it should carry traffic, look at the cable", "%s",
+                         nic->why ? nic->why : "down");
+            continue;
+        }
+        for (int p = 0; p < nic->nport && nic->class == LS_TOPO_NIC_COMPUTE; p++)
+            if (nic->port[p].active) {
+                fine &= port_is_good(out, nic, &nic->port[p], rate);
+                link = (int)nic->port[p].link;
+                good++;
+            }
+    }
+    if (good == 0)
+        ls_check_say(out, LS_CHECK_FAIL, "", "a compute NIC with an active port",
+                     "look at cables and ibstat", "none of %d NICs is up and free", m->nnic);
+    else if (fine)
+        ls_check_fact(out, "%d active ports of %.0f Gbit/s, %s", good, rate,
+                      link_name((enum ls_topo_link)link));
+}
+
+void ls_check_ib_gid(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    struct ls_buf fact;
+    bool fine = true;
+    ls_buf_init(&fact, 1 << 16);
+    for (int i = 0; i < m->nnic; i++)
+        for (int p = 0; p < m->nic[i].nport && m->nic[i].class == LS_TOPO_NIC_COMPUTE; p++) {
+            const struct ls_topo_port *port = &m->nic[i].port[p];
+            if (port->link != LS_TOPO_LINK_ETHERNET || !port->active)
+                continue;
+            int index = ls_topo_choose_gid(port);
+            if (index < 0) {
+                ls_check_say(out, LS_CHECK_FAIL, m->nic[i].name,
+                             "a GID of RoCE version 2 with a routable address",
+                             "give its network interface an address", "none of its %d GIDs is",
+                             port->ngid);
+                fine = false;
+            } else
+                ls_buf_printf(&fact, "%s%s GID %d", fact.len ? ", " : "", m->nic[i].name, index);
+        }
+    if (fine && fact.len)
+        ls_check_fact(out, "%s", fact.data);
+    else if (fine)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no RoCE port among the compute NICs");
+    ls_buf_free(&fact);
+}
+
+void ls_check_ib_open(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    int open_count = 0;
+    for (int i = 0; i < m->nnic; i++) {
+        if (m->nic[i].open)
+            open_count++;
+        else if (m->nic[i].class == LS_TOPO_NIC_CLOSED)
+            ls_check_say(out, LS_CHECK_FAIL, m->nic[i].name, "a device that can be opened",
+                         "the job's cgroup or container hides /dev/infiniband",
+                         "its device node cannot be opened");
+    }
+    if (open_count == m->nnic)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d devices", open_count);
+}
+
+/* ---- ib.ctr: what rises while the other checks run ---- */
+
+static const char *const counters[] = {"link_downed", "symbol_error", "port_rcv_errors"};
+enum { COUNTERS = sizeof counters / sizeof *counters };
+
+static int64_t counter(const struct ls_check_context *context, const char *nic, int port,
+                       const char *name)
+{
+    char path[4300], text[32];
+    snprintf(path, sizeof path, "%s/sys/class/infiniband/%s/ports/%d/counters/%s", context->root,
+             nic, port, name);
+    FILE *f = fopen(path, "re");
+    bool got = f && fgets(text, sizeof text, f);
+    if (f)
+        fclose(f);
+    return got ? strtoll(text, NULL, 10) : -1;
+}
+
+void ls_check_ib_counters(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    static int64_t before[LS_TOPO_NICS][LS_TOPO_PORTS][COUNTERS];
+    int read = 0, rising = 0;
+    for (int half = 0; half < 2; half++) {
+        if (half == 1 && !ls_check_next(out))
+            return;
+        for (int i = 0; i < m->nnic; i++)
+            for (int p = 0; p < m->nic[i].nport; p++)
+                for (int c = 0; c < COUNTERS && m->nic[i].class == LS_TOPO_NIC_COMPUTE; c++) {
+                    int64_t *was = &before[i][p][c];
+                    int64_t now =
+                        counter(context, m->nic[i].name, m->nic[i].port[p].number, counters[c]);
+                    if (half == 0)
+                        *was = now;
+                    read += now >= 0;
+                    if (half == 0 || now <= *was || *was < 0)
+                        continue;
+                    rising++;
+                    ls_check_say(out, LS_CHECK_WARN, m->nic[i].name, "no error in these seconds",
+                                 "a bad cable, perhaps: have it looked at", "%s rose by %lld",
+                                 counters[c], (long long)(now - *was));
+                }
+    }
+    if (!read)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no counters here");
+    else if (!rising)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "no errors were added");
+}

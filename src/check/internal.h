@@ -1,0 +1,142 @@
+/* The parts of src/check: local halves, comparisons, and the checks between nodes. */
+#ifndef LS_CHECK_INTERNAL_H
+#define LS_CHECK_INTERNAL_H
+
+#include "check/check.h"
+#include "check/pairs.h"
+
+/* ---- pack.c: answers on their way ---- */
+
+/* What one task says: lines "R<tab>id<tab>status<tab>device<tab>measured<tab>expected<tab>advice" and
+ * "F<tab>id<tab>fact". Trusts nothing: it comes from other nodes, and perhaps other versions. */
+void ls_check_pack(struct ls_buf *text, const char *id, enum ls_check_status status,
+                   const char *device, const char *measured, const char *expected,
+                   const char *advice);
+void ls_check_pack_fact(struct ls_buf *text, const char *id, const char *fact);
+/* Adds the results of rank `rank`; facts go to facts[index of the check] (copied into the list's arena),
+ * unless `facts` is NULL. LS_ERR_FORMAT at the first line that is not understood; what came before
+ * stays. */
+enum ls_status ls_check_unpack(const char *text, size_t n, int rank, struct ls_check_list *list,
+                               const char **facts, struct ls_error *err);
+
+/* ---- compare.c ---- */
+
+/* Facts must be equal on all ranks that gave one; whoever differs from the majority is named. The
+ * difference is a failure, or only a warning. */
+void ls_check_equal_fail(const struct ls_check *check, const struct ls_check_world *world,
+                         struct ls_check_list *list);
+void ls_check_equal_warn(const struct ls_check *check, const struct ls_check_world *world,
+                         struct ls_check_list *list);
+/* Facts of `key=value` lines: only keys that differ are shown. */
+void ls_check_same_settings(const struct ls_check *check, const struct ls_check_world *world,
+                            struct ls_check_list *list);
+/* A UUID must not be in the facts of two ranks of one node. */
+void ls_check_distinct_gpus(const struct ls_check *check, const struct ls_check_world *world,
+                            struct ls_check_list *list);
+
+/* Facts: names that a node could not look up. names.c */
+void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
+/* Facts: "seen N", or "unseen N why": whether the file that node N wrote can be read. files.c */
+void ls_check_output_seen(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
+/* Facts: a line for each other node, its number, a blank, what was seen of it. links.c */
+void ls_check_links(const struct ls_check *check, const struct ls_check_world *world,
+                    struct ls_check_list *list);
+void ls_check_clocks(const struct ls_check *check, const struct ls_check_world *world,
+                     struct ls_check_list *list);
+void ls_check_pairs(const struct ls_check *check, const struct ls_check_world *world,
+                    struct ls_check_list *list);
+
+/* ---- what the children of this task say; children.c ---- */
+
+struct ls_check_children;
+/* Forks one child for each local half that applies. */
+enum ls_status ls_check_children_open(const struct ls_check_context *context,
+                                      struct ls_check_children **children, struct ls_error *err);
+/* For poll(2): adds the descriptors to watch; returns their number. */
+struct pollfd;
+int ls_check_children_fds(const struct ls_check_children *c, struct pollfd *fds);
+int ls_check_children_count(const struct ls_check_children *c);
+/* Reads what has come, ends what is late. True once every child has finished the half that runs. */
+bool ls_check_children_poll(struct ls_check_children *c, double now);
+/* Seconds until the next deadline; < 0: none. */
+double ls_check_children_wait(const struct ls_check_children *c, double now);
+/* What was said in this half; "" if nothing. */
+const char *ls_check_children_text(const struct ls_check_children *c, size_t *n);
+/* Starts the next half: clears the text. */
+void ls_check_children_next(struct ls_check_children *c, double now);
+/* Tells those that are left to clean up, and kills what does not. */
+void ls_check_children_close(struct ls_check_children *c);
+
+/* ---- frames between this task and the child that meets the others; frame.c ---- */
+
+enum ls_check_frame {
+    LS_CHECK_FIRST,  /* to the child: what the first halves said */
+    LS_CHECK_SECOND, /* to the child: what the second halves said */
+    LS_CHECK_MET,    /* from it: everyone's first halves are done */
+    LS_CHECK_DOING,  /* from it: the id of what it begins */
+    LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
+    LS_CHECK_DONE, /* from it: the end; its own results are in those of the peers */
+    LS_CHECK_NO_PEERS /* from it: PMIx failed; a result in the form of ls_check_pack */
+};
+/* At most 8 MiB. */
+enum ls_status ls_check_frame_send(int fd, enum ls_check_frame kind, const void *data, size_t n,
+                                   struct ls_error *err);
+/* Blocks for one whole frame; *data is malloc'd, NUL-terminated. LS_ERR_NOTFOUND: closed. */
+enum ls_status ls_check_frame_read(int fd, enum ls_check_frame *kind, char **data, size_t *n,
+                                   struct ls_error *err);
+
+/* ---- meet.c: the child between the nodes ---- */
+
+/* Runs in a child of its own, speaks frames over `fd`; returns its exit status. */
+int ls_check_meet(const struct ls_check_context *context, int fd);
+
+/* ---- ring.c: TCP between nodes; net.port, sys.clock ---- */
+
+struct ls_wire_client;
+/* Collective over all tasks; the first of each node connect to each other. Adds results (packed). */
+void ls_check_ring(const struct ls_check_context *context, struct ls_wire_client *client,
+                   struct ls_buf *out);
+
+/* ---- fabric.c: coll.smoke, net.pair over src/comm ---- */
+
+void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
+                     struct ls_buf *out);
+
+/* ---- local halves ---- */
+
+#define LS_CHECK_LOCAL(name) \
+    void ls_check_##name(struct ls_check_out *out, const struct ls_check_context *context)
+LS_CHECK_LOCAL(slurm);       /* environment.c */
+LS_CHECK_LOCAL(settings);    /* settings.c */
+LS_CHECK_LOCAL(gpu_visible); /* devices.c */
+LS_CHECK_LOCAL(gpu_xid);
+LS_CHECK_LOCAL(gdr);
+LS_CHECK_LOCAL(ib_port);
+LS_CHECK_LOCAL(ib_gid);
+LS_CHECK_LOCAL(ib_counters);
+LS_CHECK_LOCAL(ib_open);
+LS_CHECK_LOCAL(interface); /* names.c */
+LS_CHECK_LOCAL(names);
+LS_CHECK_LOCAL(lockstep_version); /* versions.c */
+LS_CHECK_LOCAL(ucx_version);
+LS_CHECK_LOCAL(pmix_version);
+LS_CHECK_LOCAL(nccl_version);
+LS_CHECK_LOCAL(driver_version);
+LS_CHECK_LOCAL(ofed_version);
+LS_CHECK_LOCAL(firmware_version);
+LS_CHECK_LOCAL(kernel_version);
+LS_CHECK_LOCAL(program);
+LS_CHECK_LOCAL(memlock); /* limits.c */
+LS_CHECK_LOCAL(nofile);
+LS_CHECK_LOCAL(stack);
+LS_CHECK_LOCAL(shm);
+LS_CHECK_LOCAL(cpus);
+LS_CHECK_LOCAL(memory);
+LS_CHECK_LOCAL(output); /* files.c */
+LS_CHECK_LOCAL(data);
+LS_CHECK_LOCAL(job); /* plan.c */
+LS_CHECK_LOCAL(job_memory);
+
+#endif

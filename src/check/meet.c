@@ -1,0 +1,147 @@
+/* The child between the nodes: meets the other tasks through PMIx, carries everyone's answers to everyone,
+ * and does what takes several nodes in between. Whatever hangs here is told by frames that stay away. */
+#include "check/internal.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MEET_DEADLINE 15.0 /* for all tasks to start, and the slowest local check */
+
+struct meeting {
+    const struct ls_check_context *context;
+    int fd;
+    struct ls_wire_client *client;
+    char **first; /* [size] what the first halves of every rank said */
+    size_t *nfirst;
+    struct ls_buf own; /* results and facts of this child */
+};
+
+static enum ls_status exchange(struct meeting *m, const char *text, size_t n,
+                               const void *const **all, const size_t **bytes, struct ls_error *err)
+{
+    return ls_wire_exchange(m->client, text, n, all, bytes, err);
+}
+
+/* Do PMIx and Slurm talk of the same tasks? */
+static void compare_pmix(struct meeting *m)
+{
+    const struct ls_wire_client *c = m->client;
+    const struct ls_slurm *slurm = m->context->slurm;
+    struct ls_error err = {0};
+    char version[64], text[160];
+    struct ls_pmix_view view = {.found = true,
+                                .nspace = c->job,
+                                .rank = c->rank,
+                                .size = c->size,
+                                .local_rank = c->local_rank,
+                                .local_size = c->local_size};
+    bool same =
+        slurm->place != LS_SLURM_STEP || ls_slurm_check_pmix(slurm, &view, NULL, &err) == LS_OK;
+    snprintf(text, sizeof text, "PMIx %s, %d ranks on %d nodes", ls_wire_pmix_version(version),
+             c->size, c->n_nodes);
+    ls_check_pack(&m->own, "env.pmix", same ? LS_CHECK_PASS : LS_CHECK_FAIL, "",
+                  same ? text : err.message, same ? "" : "the tasks that Slurm speaks of", "");
+}
+
+static enum ls_status share_first(struct meeting *m, struct ls_error *err)
+{
+    enum ls_check_frame kind;
+    char *text = NULL;
+    size_t n = 0;
+    const void *const *all;
+    const size_t *bytes;
+    LS_TRY(ls_check_frame_read(m->fd, &kind, &text, &n, err));
+    enum ls_status status = exchange(m, text, n, &all, &bytes, err);
+    free(text);
+    LS_TRY(status);
+    int size = m->client->size;
+    m->first = calloc((size_t)size, sizeof *m->first);
+    m->nfirst = calloc((size_t)size, sizeof *m->nfirst);
+    for (int r = 0; m->first && m->nfirst && r < size; r++) {
+        if (!(m->first[r] = malloc(bytes[r] + 1)))
+            break;
+        memcpy(m->first[r], all[r], bytes[r]);
+        m->nfirst[r] = bytes[r];
+    }
+    if (!m->first || !m->nfirst || !m->first[size - 1])
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of %d ranks", size);
+    return ls_check_frame_send(m->fd, LS_CHECK_MET, "", 0, err);
+}
+
+static enum ls_status between_nodes(struct meeting *m, struct ls_error *err)
+{
+    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "net.port", 8, err));
+    ls_check_ring(m->context, m->client, &m->own);
+    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "coll.smoke", 10, err));
+    ls_check_fabric(m->context, m->client, m->fd, &m->own);
+    return ls_check_frame_send(m->fd, LS_CHECK_DOING, "env.pmix", 8, err);
+}
+
+static enum ls_status share_second(struct meeting *m, struct ls_error *err)
+{
+    enum ls_check_frame kind;
+    char *text = NULL;
+    size_t n = 0;
+    const void *const *all;
+    const size_t *bytes;
+    LS_TRY(ls_check_frame_read(m->fd, &kind, &text, &n, err));
+    ls_buf_add(&m->own, text, n);
+    free(text);
+    if (m->own.failed)
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
+    LS_TRY(exchange(m, m->own.data ? m->own.data : "", m->own.len, &all, &bytes, err));
+    enum ls_status status = LS_OK;
+    for (int r = 0; r < m->client->size && status == LS_OK; r++) {
+        struct ls_buf peer;
+        ls_buf_init(&peer, (size_t)4 << 20);
+        ls_buf_printf(&peer, "%d %d %d %d %s\n", r, m->client->size, m->client->node[r],
+                      m->client->n_nodes, m->client->host[r]);
+        ls_buf_add(&peer, m->first[r], m->nfirst[r]);
+        ls_buf_add(&peer, all[r], bytes[r]);
+        status = peer.failed ? ls_error_set(err, LS_ERR_NOMEM, "collecting answers")
+                             : ls_check_frame_send(m->fd, LS_CHECK_PEER, peer.data, peer.len, err);
+        ls_buf_free(&peer);
+    }
+    LS_TRY(status);
+    return ls_check_frame_send(m->fd, LS_CHECK_DONE, "", 0, err);
+}
+
+/* Nobody else's answers will come: says why, in the words that help. */
+static void give_up(struct meeting *m, enum ls_status status, struct ls_error *err)
+{
+    struct ls_buf text;
+    const char *advice =
+        "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
+        "allocation; other tasks' messages may say more";
+    ls_buf_init(&text, 1 << 16);
+    ls_check_pack(&text, "env.pmix", status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL,
+                  "", err->message, "all tasks meet", advice);
+    ls_check_frame_send(m->fd, LS_CHECK_NO_PEERS, text.data, text.len, NULL);
+    ls_buf_free(&text);
+}
+
+int ls_check_meet(const struct ls_check_context *context, int fd)
+{
+    struct meeting m = {.context = context, .fd = fd};
+    struct ls_error err = {0};
+    ls_buf_init(&m.own, (size_t)1 << 20);
+    enum ls_status status = ls_wire_client_open(context->host, MEET_DEADLINE, &m.client, &err);
+    if (status == LS_OK) {
+        compare_pmix(&m);
+        status = share_first(&m, &err);
+    }
+    if (status == LS_OK)
+        status = between_nodes(&m, &err);
+    if (status == LS_OK)
+        status = share_second(&m, &err);
+    if (status != LS_OK)
+        give_up(&m, status, &err);
+    for (int r = 0; m.first && r < m.client->size; r++)
+        free(m.first[r]);
+    free(m.first);
+    free(m.nfirst);
+    ls_buf_free(&m.own);
+    ls_wire_client_close(m.client);
+    return status != LS_OK;
+}

@@ -1,0 +1,176 @@
+/* Interfaces and names. Lockstep looks no name up; programs that are given MASTER_ADDR do. */
+#include "check/internal.h"
+#include "topo/rules.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- net.if ---- */
+
+/* What the rules choose, or, where they see no need to choose, the way out. */
+static const char *choose(const struct ls_check_context *context, struct ls_arena *arena)
+{
+    const struct ls_topo_machine *m = context->machine;
+    struct ls_topo_request request = {.machine = m,
+                                      .get = context->get,
+                                      .user = context->user,
+                                      .local_rank = context->local_rank,
+                                      .local_size = context->local_size,
+                                      .ranks = context->size,
+                                      .nodes = context->nodes};
+    struct ls_topo_decision decision = {0};
+    if (ls_topo_decide(&request, arena, &decision, NULL) == LS_OK && decision.interface)
+        return decision.interface;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < m->niface; i++)
+            if (m->iface[i].up && m->iface[i].class != LS_TOPO_IFACE_LOOPBACK &&
+                m->iface[i].class != LS_TOPO_IFACE_VIRTUAL && (pass || m->iface[i].default_route))
+                return m->iface[i].name;
+    return NULL;
+}
+
+static int bits(const unsigned char *mask, int bytes)
+{
+    int n = 0;
+    for (int i = 0; i < bytes; i++)
+        n += __builtin_popcount(mask[i]);
+    return n;
+}
+
+/* "10.1.0.0/16"; IPv4 before IPv6; false: no address. */
+static bool subnet(const char *name, char out[static 64])
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (getifaddrs(&all) != 0)
+        return false;
+    for (int want6 = 0; want6 < 2 && !found; want6++)
+        for (struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
+            int family = want6 ? AF_INET6 : AF_INET, size = want6 ? 16 : 4;
+            if (!a->ifa_addr || !a->ifa_netmask || a->ifa_addr->sa_family != family ||
+                strcmp(a->ifa_name, name) != 0)
+                continue;
+            unsigned char net[16], mask[16];
+            char text[INET6_ADDRSTRLEN];
+            const void *address = want6 ? (void *)&((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr
+                                        : (void *)&((struct sockaddr_in *)a->ifa_addr)->sin_addr;
+            const void *netmask = want6
+                                      ? (void *)&((struct sockaddr_in6 *)a->ifa_netmask)->sin6_addr
+                                      : (void *)&((struct sockaddr_in *)a->ifa_netmask)->sin_addr;
+            memcpy(net, address, (size_t)size);
+            memcpy(mask, netmask, (size_t)size);
+            if (want6 && net[0] == 0xfe && (net[1] & 0xc0) == 0x80)
+                continue; /* link-local says nothing */
+            for (int i = 0; i < size; i++)
+                net[i] &= mask[i];
+            snprintf(out, 64, "%s/%d", inet_ntop(family, net, text, sizeof text), bits(mask, size));
+            found = true;
+        }
+    freeifaddrs(all);
+    return found;
+}
+
+void ls_check_interface(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    struct ls_arena arena = {0};
+    char net[64];
+    const char *name = context->machine ? choose(context, &arena) : NULL;
+    if (!name && context->nodes > 1)
+        ls_check_say(out, LS_CHECK_FAIL, "", "an interface to the other nodes",
+                     "give one an address, and bring it up",
+                     "no interface that is up and leads out of this node");
+    else if (!name)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "one node, and no interface that leads out");
+    else if (!subnet(name, net))
+        ls_check_say(out, context->nodes > 1 ? LS_CHECK_FAIL : LS_CHECK_WARN, name, "an address",
+                     "give it an address, or choose another interface", "it has no address");
+    else
+        ls_check_fact(out, "subnet %s", net); /* names may differ between nodes */
+    ls_arena_free(&arena);
+}
+
+/* ---- net.name ---- */
+
+static bool lookup(const char *name, bool *loopback, const char **why)
+{
+    struct addrinfo *all = NULL, hints = {.ai_socktype = SOCK_STREAM};
+    int code = getaddrinfo(name, NULL, &hints, &all);
+    *why = code ? gai_strerror(code) : NULL;
+    *loopback = false;
+    for (struct addrinfo *a = all; a; a = a->ai_next) {
+        const struct sockaddr_in *v4 = (const void *)a->ai_addr;
+        *loopback |= a->ai_family == AF_INET && (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+    }
+    if (all)
+        freeaddrinfo(all);
+    return code == 0;
+}
+
+/* Every node asks for its own name and for those of the next two: all for all would be n * n questions to
+ * the name server. */
+void ls_check_names(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_slurm *s = context->slurm;
+    char own[256], name[LS_HOSTLIST_NAME_MAX + 1];
+    struct ls_buf unknown;
+    const char *why;
+    bool loopback;
+    ls_buf_init(&unknown, 4096);
+    if (gethostname(own, sizeof own) != 0)
+        strcpy(own, "localhost");
+    own[sizeof own - 1] = '\0';
+    if (!lookup(own, &loopback, &why))
+        ls_check_say(out, LS_CHECK_WARN, "", "an address",
+                     "add it to the name service or /etc/hosts; PyTorch and MPI look it up",
+                     "this host's own name %s: %s", own, why);
+    else if (loopback && context->nodes > 1)
+        ls_check_say(out, LS_CHECK_WARN, "", "an address that other nodes can reach",
+                     "remove the line of 127.x from /etc/hosts; PyTorch and MPI publish it",
+                     "this host's own name %s is a loopback address", own);
+    for (int i = 1; i <= 2 && s->node_id >= 0 && i < s->nodes.count; i++)
+        if (ls_hostlist_nth(&s->nodes, (s->node_id + i) % s->nodes.count, name) &&
+            !lookup(name, &loopback, &why))
+            ls_buf_printf(&unknown, "%s%s (%s)", unknown.len ? ", " : "", name, why);
+    ls_check_fact(out, "%s", unknown.data ? unknown.data : "");
+    ls_buf_free(&unknown);
+}
+
+/* Facts: the names that a node could not look up. If most nodes have some, it is not the nodes' fault. */
+void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *w,
+                          struct ls_check_list *list)
+{
+    static const char expected[] = "an address for the name of every node";
+    int given = 0, bad = 0, first = -1;
+    bool warned = false;
+    for (int i = 0; i < list->n; i++)
+        warned |= list->result[i].check == check && list->result[i].status > LS_CHECK_SKIP;
+    for (int r = 0; r < w->size; r++) {
+        given += w->fact[r] != NULL;
+        if (w->fact[r] && *w->fact[r]) {
+            bad++;
+            first = first < 0 ? r : first;
+        }
+    }
+    if (2 * bad > given) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "%d of %d nodes cannot look up names of nodes: %s cannot find %s", bad, given,
+                 w->host[first], w->fact[first]);
+        ls_check_add(
+            list, check, LS_CHECK_WARN, -1, "", text, expected,
+            "give programs MASTER_ADDR as an address, or add the nodes to the name service");
+        return;
+    }
+    for (int r = 0; r < w->size; r++)
+        if (w->fact[r] && *w->fact[r])
+            ls_check_add(list, check, LS_CHECK_WARN, r, "", w->fact[r], expected,
+                         "look at /etc/resolv.conf and /etc/hosts there");
+        else if (w->fact[r] && !bad && !warned)
+            ls_check_add(list, check, LS_CHECK_PASS, r, "", "own name, and those of neighbours", "",
+                         "");
+}

@@ -1,0 +1,324 @@
+/* Runs the table: forks the local halves and the child between the nodes, carries answers from one to the
+ * other, and compares. This process touches no network, no PMIx and no file of the user, so nothing can
+ * keep it from its deadline. */
+#include "check/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct run {
+    const struct ls_check_context *context;
+    struct ls_check_report *report;
+    struct ls_check_children *children;
+    int half; /* 1, 2: runs; 3: sent */
+    bool finished;
+    int meet;                  /* socket of the child between the nodes; -1: none */
+    const struct ls_check *at; /* what that child does */
+    const char **fact;         /* [checks][size] */
+    const char **own;          /* [checks], of one rank */
+    char *first;               /* what the first halves here said */
+    size_t nfirst;
+};
+
+static enum ls_status fork_meet(struct run *r, struct ls_error *err)
+{
+    int fds[2];
+    r->meet = -1;
+    if (!r->context->pmix)
+        return LS_OK;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        return ls_error_errno(err, errno, "starting the checks between the nodes");
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int code = ls_check_meet(r->context, fds[1]);
+        _exit(code);
+    }
+    close(fds[1]);
+    if (pid < 0) {
+        int cause = errno;
+        close(fds[0]);
+        return ls_error_errno(err, cause, "starting the checks between the nodes");
+    }
+    struct timeval patience = {.tv_sec = 5};
+    setsockopt(fds[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    r->meet = fds[0];
+    r->report->meet = pid;
+    return LS_OK;
+}
+
+/* ---- collecting ---- */
+
+static enum ls_status set_size(struct run *r, int size, int nodes, struct ls_error *err)
+{
+    struct ls_check_report *rep = r->report;
+    struct ls_arena *arena = &rep->list.arena;
+    rep->size = size;
+    rep->nodes = nodes;
+    rep->host = ls_arena_alloc(arena, (size_t)size * sizeof *rep->host);
+    rep->node = ls_arena_alloc(arena, (size_t)size * sizeof *rep->node);
+    r->fact = ls_arena_alloc(arena, (size_t)ls_nchecks * (size_t)size * sizeof *r->fact);
+    r->own = ls_arena_alloc(arena, (size_t)ls_nchecks * sizeof *r->own);
+    if (!rep->host || !rep->node || !r->fact || !r->own)
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of %d ranks", size);
+    for (int i = 0; i < size; i++)
+        rep->host[i] = "";
+    return LS_OK;
+}
+
+static enum ls_status collect(struct run *r, int rank, int node, const char *host, const char *text,
+                              size_t n, struct ls_error *err)
+{
+    struct ls_check_report *rep = r->report;
+    rep->node[rank] = node;
+    if (!(rep->host[rank] = ls_arena_strdup(&rep->list.arena, host)))
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of rank %d", rank);
+    memset(r->own, 0, (size_t)ls_nchecks * sizeof *r->own);
+    struct ls_error quiet = {0};
+    enum ls_status status = ls_check_unpack(text, n, rank, &rep->list, r->own, &quiet);
+    for (int c = 0; c < ls_nchecks; c++)
+        r->fact[(size_t)c * (size_t)rep->size + (size_t)rank] = r->own[c];
+    /* Answers of another version are a finding about that node, not the end of the check. */
+    if (status == LS_ERR_FORMAT)
+        ls_check_add(&rep->list, ls_check_find("ver.lockstep"), LS_CHECK_FAIL, rank, "",
+                     quiet.message, "the same version everywhere", "install the same on all nodes");
+    else if (status != LS_OK)
+        return ls_error_set(err, status, "%s", quiet.message);
+    return LS_OK;
+}
+
+static enum ls_status collect_peer(struct run *r, char *data, size_t n, struct ls_error *err)
+{
+    int rank, size, node, nodes, at = 0;
+    char *line = memchr(data, '\n', n);
+    if (line)
+        *line = '\0';
+    if (!line || sscanf(data, "%d %d %d %d %n", &rank, &size, &node, &nodes, &at) < 4 || !at ||
+        rank < 0 || rank >= size || (r->fact && size != r->report->size))
+        return ls_error_set(err, LS_ERR_INTERNAL, "a peer without a name");
+    if (!r->fact)
+        LS_TRY(set_size(r, size, nodes, err));
+    return collect(r, rank, node, data + at, line + 1, n - (size_t)(line + 1 - data), err);
+}
+
+/* Only what was said here is known. */
+static enum ls_status collect_own(struct run *r, struct ls_error *err)
+{
+    struct ls_buf all;
+    size_t n;
+    int rank = r->context->rank;
+    if (!r->fact)
+        LS_TRY(set_size(r, r->context->size > rank ? r->context->size : rank + 1, r->context->nodes,
+                        err));
+    ls_buf_init(&all, (size_t)1 << 24);
+    ls_buf_add(&all, r->first ? r->first : "", r->nfirst);
+    const char *text = ls_check_children_text(r->children, &n);
+    ls_buf_add(&all, text, n);
+    enum ls_status status =
+        all.failed ? ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of rank %d", rank)
+                   : collect(r, rank, 0, r->context->host, all.data ? all.data : "", all.len, err);
+    ls_buf_free(&all);
+    return status;
+}
+
+/* ---- the loop ---- */
+
+/* A half has ended here: its text goes to the others, or alone, on to the next half. */
+static enum ls_status end_half(struct run *r, double now, struct ls_error *err)
+{
+    size_t n;
+    const char *text = ls_check_children_text(r->children, &n);
+    if (r->half == 1) {
+        free(r->first);
+        r->nfirst = n;
+        if (!(r->first = malloc(n + 1)))
+            return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
+        memcpy(r->first, text, n);
+    }
+    if (r->meet >= 0) {
+        enum ls_check_frame kind = r->half == 1 ? LS_CHECK_FIRST : LS_CHECK_SECOND;
+        ls_check_frame_send(r->meet, kind, text, n, NULL); /* if it died, reading will tell */
+        r->half += r->half == 2;
+        return LS_OK;
+    }
+    if (r->half == 2) {
+        r->half = 3;
+        r->finished = true;
+        return collect_own(r, err);
+    }
+    ls_check_children_next(r->children, now);
+    r->half = 2;
+    return ls_check_children_wait(r->children, now) < 0 ? end_half(r, now, err) : LS_OK;
+}
+
+static enum ls_status lost(struct run *r, enum ls_check_status status, const char *measured,
+                           struct ls_error *err)
+{
+    LS_TRY(collect_own(r, err));
+    const struct ls_check *check = r->at ? r->at : ls_check_find("env.pmix");
+    ls_check_add(&r->report->list, check, status, r->context->rank, "", measured,
+                 "an answer from all nodes",
+                 "look at the first node that is missing in the output of srun");
+    r->finished = true;
+    return LS_OK;
+}
+
+static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_error *err)
+{
+    enum ls_check_frame kind;
+    char *data = NULL;
+    size_t n = 0;
+    enum ls_status status = ls_check_frame_read(r->meet, &kind, &data, &n, err);
+    if (status == LS_ERR_NOTFOUND || status == LS_ERR_IO) {
+        *err = (struct ls_error){0};
+        return lost(r, LS_CHECK_FAIL, "the process that meets the other nodes has died", err);
+    }
+    LS_TRY(status);
+    switch (kind) {
+    case LS_CHECK_MET:
+        *met = true;
+        ls_check_children_next(r->children, now);
+        r->half = 2;
+        break;
+    case LS_CHECK_DOING:
+        r->at = ls_check_find(data);
+        break;
+    case LS_CHECK_PEER:
+        status = collect_peer(r, data, n, err);
+        break;
+    case LS_CHECK_NO_PEERS:
+        status = collect_own(r, err);
+        if (status == LS_OK)
+            status = ls_check_unpack(data, n, r->context->rank, &r->report->list, NULL, err);
+        r->finished = true;
+        break;
+    default:
+        r->finished = true;
+    }
+    free(data);
+    return status;
+}
+
+static enum ls_status step(struct run *r, struct pollfd *fds, double until, struct ls_error *err)
+{
+    double now = ls_time_monotonic(), wait = ls_check_children_wait(r->children, now);
+    static const double moment = 0.001;
+    int n = ls_check_children_fds(r->children, fds);
+    if (r->meet >= 0)
+        fds[n++] = (struct pollfd){.fd = r->meet, .events = POLLIN};
+    if (wait < 0 || wait > until - now)
+        wait = until - now;
+    if (poll(fds, (nfds_t)n, wait > 0 ? (int)((wait + moment) * 1000) : 0) < 0 && errno != EINTR)
+        return ls_error_errno(err, errno, "waiting for the checks");
+    bool heard = r->meet >= 0 && fds[n - 1].revents, met = false;
+    now = ls_time_monotonic();
+    bool busy = r->half < 3 && ls_check_children_wait(r->children, now) >= 0;
+    bool done = ls_check_children_poll(r->children, now);
+    if (heard)
+        LS_TRY(read_meet(r, now, &met, err));
+    if (busy && done && !met && !r->finished)
+        LS_TRY(end_half(r, now, err));
+    if (met && ls_check_children_poll(r->children, now)) /* nobody has a second half */
+        LS_TRY(end_half(r, now, err));
+    if (!r->finished && now >= until)
+        return lost(r, LS_CHECK_TIMEOUT, "no end before the deadline of the whole check", err);
+    return LS_OK;
+}
+
+/* ---- judging ---- */
+
+/* Several tasks, and each of them alone. */
+static void unmet_pmix(struct run *r)
+{
+    struct ls_pmix_view none = {.found = false};
+    struct ls_error err = {0};
+    if (ls_slurm_check_pmix(r->context->slurm, &none, NULL, &err) == LS_OK)
+        snprintf(err.message, sizeof err.message, "no PMIx server started this task");
+    ls_check_add(&r->report->list, ls_check_find("env.pmix"), LS_CHECK_FAIL, -1, "", err.message,
+                 "all tasks meet", "");
+}
+
+static enum ls_status compare(struct run *r, struct ls_error *err)
+{
+    struct ls_check_report *rep = r->report;
+    bool *said = calloc((size_t)ls_nchecks, sizeof *said);
+    if (!said)
+        return ls_error_set(err, LS_ERR_NOMEM, "comparing");
+    for (int c = 0; c < ls_nchecks; c++) {
+        struct ls_check_world world = {.size = rep->size,
+                                       .host = rep->host,
+                                       .node = rep->node,
+                                       .fact = &r->fact[(size_t)c * (size_t)rep->size]};
+        if (ls_checks[c].compare)
+            ls_checks[c].compare(&ls_checks[c], &world, &rep->list);
+    }
+    if (!r->context->pmix && r->context->size > 1)
+        unmet_pmix(r);
+    for (int i = 0; i < rep->list.n; i++)
+        said[rep->list.result[i].check - ls_checks] = true;
+    /* What nobody answered was not checked. */
+    for (int c = 0; c < ls_nchecks; c++) {
+        if (said[c] || (ls_checks[c].needs & LS_CHECK_NEEDS_JOB && !r->context->job_path))
+            continue;
+        const char *why = ls_check_unmet(&ls_checks[c], r->context);
+        ls_check_add(&rep->list, &ls_checks[c], LS_CHECK_SKIP, -1, "",
+                     why ? why : "the checks before it did not end", "", "");
+    }
+    free(said);
+    return rep->list.failed ? ls_error_set(err, LS_ERR_NOMEM, "collecting the answers") : LS_OK;
+}
+
+enum ls_status ls_check_run(const struct ls_check_context *context, double deadline,
+                            struct ls_check_report *report, struct ls_error *err)
+{
+    struct run r = {.context = context, .report = report, .half = 1};
+    double begin = ls_time_monotonic();
+    *report = (struct ls_check_report){.size = 0};
+    enum ls_status status = fork_meet(&r, err);
+    struct pollfd *fds = calloc((size_t)ls_nchecks + 1, sizeof *fds);
+    if (status == LS_OK && !fds)
+        status = ls_error_set(err, LS_ERR_NOMEM, "starting the checks");
+    if (status == LS_OK)
+        status = ls_check_children_open(context, &r.children, err);
+    if (status == LS_OK && ls_check_children_count(r.children) == 0)
+        status = end_half(&r, begin, err);
+    while (status == LS_OK && !r.finished)
+        status = step(&r, fds, begin + deadline, err);
+    if (status == LS_OK)
+        status = compare(&r, err);
+    ls_check_children_close(r.children);
+    if (r.meet >= 0)
+        close(r.meet);
+    free(fds);
+    free(r.first);
+    report->seconds = ls_time_monotonic() - begin;
+    return status;
+}
+
+void ls_check_report_free(struct ls_check_report *report)
+{
+    if (report->meet > 0) {
+        /* It has nothing left to do but to leave PMIx in good order. */
+        double until = ls_time_monotonic() + 2;
+        pid_t gone = 0;
+        while ((gone = waitpid(report->meet, NULL, WNOHANG)) == 0 && ls_time_monotonic() < until)
+            usleep(1000);
+        if (gone == 0) {
+            kill(report->meet, SIGKILL);
+            waitpid(report->meet, NULL, WNOHANG);
+        }
+    }
+    ls_check_list_free(&report->list);
+    *report = (struct ls_check_report){.size = 0};
+}

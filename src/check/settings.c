@@ -1,0 +1,316 @@
+/* The NCCL_ and UCX_ settings of a task: known names, values that are not silently ignored, and nothing
+ * left over from debugging. */
+#include "check/internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The documented names of NCCL 2.30 and older; UCX itself warns of its own that it does not know. */
+static const char *const known[] = {"ALGO",
+                                    "ALLOC_P2P_NET_LL_BUFFERS",
+                                    "BUFFSIZE",
+                                    "CHECKS_DISABLE",
+                                    "CHECK_POINTERS",
+                                    "COLLNET_ENABLE",
+                                    "COLLNET_NODE_THRESHOLD",
+                                    "COMM_BLOCKING",
+                                    "COMM_ID",
+                                    "CONF_FILE",
+                                    "CREATE_THREAD_CONTEXT",
+                                    "CROSS_NIC",
+                                    "CTA_POLICY",
+                                    "CUMEM_ENABLE",
+                                    "CUMEM_HOST_ENABLE",
+                                    "DEBUG",
+                                    "DEBUG_FILE",
+                                    "DEBUG_SUBSYS",
+                                    "DEBUG_TIMESTAMP_FORMAT",
+                                    "DEBUG_TIMESTAMP_LEVELS",
+                                    "DMABUF_ENABLE",
+                                    "ENV_PLUGIN",
+                                    "GIN_ENABLE",
+                                    "GRAPH_DUMP_FILE",
+                                    "GRAPH_FILE",
+                                    "GRAPH_HELPER_DISABLE",
+                                    "GRAPH_MIXING_SUPPORT",
+                                    "GRAPH_REGISTER",
+                                    "HOSTID",
+                                    "IB_ADDR_FAMILY",
+                                    "IB_ADDR_RANGE",
+                                    "IB_AR_THRESHOLD",
+                                    "IB_CUDA_SUPPORT",
+                                    "IB_DATA_DIRECT",
+                                    "IB_DISABLE",
+                                    "IB_ECE_ENABLE",
+                                    "IB_FIFO_TC",
+                                    "IB_GID_INDEX",
+                                    "IB_HCA",
+                                    "IB_MERGE_NICS",
+                                    "IB_MERGE_VFS",
+                                    "IB_MQP_RETRY_ALL",
+                                    "IB_MQP_RETRY_CNT",
+                                    "IB_MQP_RETRY_SLEEP_MSEC",
+                                    "IB_PCI_RELAXED_ORDERING",
+                                    "IB_PKEY",
+                                    "IB_QPS_PER_CONNECTION",
+                                    "IB_RETRY_CNT",
+                                    "IB_RETURN_ASYNC_EVENTS",
+                                    "IB_ROCE_VERSION_NUM",
+                                    "IB_SL",
+                                    "IB_SPLIT_DATA_ON_QPS",
+                                    "IB_TC",
+                                    "IB_TIMEOUT",
+                                    "IB_USE_INLINE",
+                                    "IB_WARN_RAIL_LOCAL",
+                                    "IGNORE_CPU_AFFINITY",
+                                    "IGNORE_DISABLED_P2P",
+                                    "IGNORE_NET_MISMATCH",
+                                    "LAUNCH_MODE",
+                                    "LAUNCH_ORDER_IMPLICIT",
+                                    "LAUNCH_RACE_FATAL",
+                                    "LOCAL_REGISTER",
+                                    "MAX_CTAS",
+                                    "MAX_NCHANNELS",
+                                    "MAX_NRINGS",
+                                    "MAX_P2P_NCHANNELS",
+                                    "MIN_CTAS",
+                                    "MIN_NCHANNELS",
+                                    "MIN_NRINGS",
+                                    "MIN_P2P_NCHANNELS",
+                                    "MNNVL_CLIQUE_ID",
+                                    "MNNVL_ENABLE",
+                                    "MNNVL_UUID",
+                                    "NCHANNELS_PER_NET_PEER",
+                                    "NET",
+                                    "NETDEVS_POLICY",
+                                    "NET_DISABLE_INTRA",
+                                    "NET_FORCE_FLUSH",
+                                    "NET_GDR_C2C",
+                                    "NET_GDR_LEVEL",
+                                    "NET_GDR_READ",
+                                    "NET_MERGE_LEVEL",
+                                    "NET_PLUGIN",
+                                    "NET_SHARED_BUFFERS",
+                                    "NET_SHARED_COMMS",
+                                    "NSOCKS_PERTHREAD",
+                                    "NTHREADS",
+                                    "NVB_DISABLE",
+                                    "NVLSTREE_MAX_CHUNKSIZE",
+                                    "NVLS_ENABLE",
+                                    "NVLS_NCHANNELS",
+                                    "NVTX_DISABLE",
+                                    "OOB_NET_ENABLE",
+                                    "OOB_NET_IFNAME",
+                                    "P2P_DIRECT_DISABLE",
+                                    "P2P_DISABLE",
+                                    "P2P_LEVEL",
+                                    "P2P_LL_THRESHOLD",
+                                    "P2P_NET_CHUNKSIZE",
+                                    "P2P_NVL_CHUNKSIZE",
+                                    "P2P_PCI_CHUNKSIZE",
+                                    "P2P_USE_CUDA_MEMCPY",
+                                    "PLUGIN_P2P",
+                                    "PROFILER_PLUGIN",
+                                    "PROGRESS_APPENDOP_FREQ",
+                                    "PROTO",
+                                    "PXN_C2C",
+                                    "PXN_DISABLE",
+                                    "RAS_ADDR",
+                                    "RAS_ENABLE",
+                                    "RAS_TIMEOUT_FACTOR",
+                                    "RUNTIME_CONNECT",
+                                    "SET_STACK_SIZE",
+                                    "SET_THREAD_NAME",
+                                    "SHM_DISABLE",
+                                    "SHM_LOCALITY",
+                                    "SHM_MEMCPY_MODE",
+                                    "SHM_USE_CUDA_MEMCPY",
+                                    "SINGLE_RING_THRESHOLD",
+                                    "SOCKET_FAMILY",
+                                    "SOCKET_IFNAME",
+                                    "SOCKET_NTHREADS",
+                                    "SOCKET_POLL_TIMEOUT_MSEC",
+                                    "SOCKET_RETRY_CNT",
+                                    "SOCKET_RETRY_SLEEP_MSEC",
+                                    "STORE_IFNAME",
+                                    "SYM_CTAS",
+                                    "THREAD_THRESHOLDS",
+                                    "TOPO_DUMP_FILE",
+                                    "TOPO_FILE",
+                                    "TUNER_CONFIG_FILE",
+                                    "TUNER_PLUGIN",
+                                    "UID_STAGGER_RATE",
+                                    "UID_STAGGER_THRESHOLD",
+                                    "WARN_ENABLE_DEBUG_INFO",
+                                    "WIN_ENABLE",
+                                    "WIN_STRIDE",
+                                    "WORK_FIFO_BYTES"};
+
+/* A node or a task may have its own of these. */
+static const char *const own[] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA",  "NCCL_IB_GID_INDEX",
+                                  "NCCL_DEBUG_FILE",    "NCCL_HOSTID",  "NCCL_TOPO_FILE",
+                                  "UCX_NET_DEVICES",    "UCX_LOG_FILE", "NCCL_GRAPH_DUMP_FILE",
+                                  "NCCL_TOPO_DUMP_FILE"};
+
+/* Left over from a search for an error; each costs speed, or hides what is wrong. Value NULL: any. */
+static const struct {
+    const char *name, *value, *why;
+} leftover[] = {
+    {"NCCL_ALGO", NULL, "NCCL chooses better for most sizes"},
+    {"NCCL_PROTO", NULL,
+     "NCCL chooses better, and a forced LL128 can corrupt data on some machines"},
+    {"NCCL_P2P_DISABLE", "1", "GPUs of a node then talk through host memory"},
+    {"NCCL_SHM_DISABLE", "1", "ranks of a node then talk through the network"},
+    {"NCCL_IB_DISABLE", "1", "nodes then talk over TCP"},
+    {"NCCL_NET_GDR_LEVEL", "LOC", "NICs then never reach GPU memory"},
+    {"NCCL_DEBUG", "INFO", "fine while looking for something; long logs otherwise"},
+    {"NCCL_DEBUG", "TRACE", "very long logs, and slow"},
+    {"NCCL_IGNORE_NET_MISMATCH", "1", "nodes with different NICs then hang instead of failing"},
+    {"UCX_LOG_LEVEL", "trace", "very long logs, and slow"},
+    {"UCX_LOG_LEVEL", "debug", "long logs"},
+    {"UCX_RNDV_THRESH", NULL, "UCX chooses by memory type; a fixed value is rarely right"}};
+
+static const char *const levels[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                     "P2C", "PXN", "PHB", "SYS", NULL};
+
+static bool starts(const char *s, const char *with)
+{
+    return !strncmp(s, with, strlen(with));
+}
+
+/* Returns the number of warnings. */
+static int check_name(struct ls_check_out *out, const char *name)
+{
+    const char *rest = name + 5; /* after "NCCL_" */
+    const char *best = known[0];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (!strcmp(rest, known[i]))
+            return 0;
+        if (ls_edit_distance(rest, known[i]) < ls_edit_distance(rest, best))
+            best = known[i];
+    }
+    if (ls_edit_distance(rest, best) <= 2)
+        ls_check_say(out, LS_CHECK_WARN, "", "a setting that NCCL knows",
+                     "NCCL ignores what it does not know, without a word",
+                     "%s; did you mean NCCL_%s?", name, best);
+    return ls_edit_distance(rest, best) <= 2; /* others may be a plugin's own */
+}
+
+static int check_value(struct ls_check_out *out, const char *name, const char *value)
+{
+    int warned = 0;
+    if (!strcmp(name, "NCCL_P2P_LEVEL") || !strcmp(name, "NCCL_NET_GDR_LEVEL")) {
+        bool good = false;
+        for (int i = 0; levels[i]; i++)
+            good |= !strcmp(value, levels[i]);
+        if (!good) {
+            ls_check_say(
+                out, LS_CHECK_WARN, "", "LOC, NVL, PIX, PXB, PHB or SYS",
+                "use a word: numbers mean other things in other versions, and unknown words "
+                "are ignored",
+                "%s=%s", name, value);
+            warned++;
+        }
+    }
+    if (!strcmp(name, "NCCL_SOCKET_IFNAME") && *value == '^' && !strstr(value, "lo")) {
+        ls_check_say(out, LS_CHECK_WARN, "", "lo in the list, too",
+                     "a list with ^ replaces the whole default one: write ^lo,docker0",
+                     "%s=%s makes the loopback interface eligible", name, value);
+        warned++;
+    }
+    if (!strcmp(name, "UCX_TLS") && *value != '^' && strcmp(value, "all") != 0 &&
+        !strstr(value, "self")) {
+        ls_check_say(out, LS_CHECK_WARN, "", "self and sm in the list",
+                     "leave UCX_TLS unset, or add self,sm (and cuda for GPU memory)", "%s=%s", name,
+                     value);
+        warned++;
+    }
+    return warned;
+}
+
+static int check_leftover(struct ls_check_out *out, const char *name, const char *value)
+{
+    for (size_t i = 0; i < sizeof leftover / sizeof *leftover; i++)
+        if (!strcmp(name, leftover[i].name) &&
+            (!leftover[i].value || !strcasecmp(value, leftover[i].value))) {
+            ls_check_say(out, LS_CHECK_WARN, "", "not set", leftover[i].why, "%s=%s", name, value);
+            return 1;
+        }
+    return 0;
+}
+
+/* NCCL_IB_HCA=mlx5_1 is a prefix, and takes mlx5_10, too. */
+static int check_prefix(struct ls_check_out *out, const struct ls_topo_machine *m,
+                        const char *value)
+{
+    if (!m || *value == '=' || (*value == '^' && value[1] == '='))
+        return 0;
+    value += *value == '^';
+    for (size_t n; *value; value += n, value += *value == ',') {
+        n = strcspn(value, ",");
+        size_t name = strcspn(value, ",:");
+        const char *exact = NULL, *longer = NULL;
+        for (int i = 0; i < m->nnic; i++) {
+            const char *nic = m->nic[i].name;
+            if (strncmp(nic, value, name) != 0)
+                continue;
+            if (nic[name] == '\0')
+                exact = nic;
+            else if (isdigit((unsigned char)nic[name]))
+                longer = nic;
+        }
+        if (exact && longer) {
+            ls_check_say(out, LS_CHECK_WARN, exact, "an exact name",
+                         "begin the list with =, as in NCCL_IB_HCA==mlx5_1",
+                         "NCCL_IB_HCA is a prefix, and takes %s, too", longer);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_own(const char *name)
+{
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!strcmp(name, own[i]))
+            return true;
+    return false;
+}
+
+void ls_check_settings(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    enum { MOST = 512 };
+    char *set[MOST];
+    struct ls_buf fact;
+    int n = 0, warned = 0;
+    for (int i = 0; context->environ[i] && n < MOST; i++)
+        if ((starts(context->environ[i], "NCCL_") || starts(context->environ[i], "UCX_")) &&
+            strchr(context->environ[i], '='))
+            set[n++] = context->environ[i];
+    qsort(set, (size_t)n, sizeof *set, by_text);
+    ls_buf_init(&fact, 1 << 16);
+    for (int i = 0; i < n; i++) {
+        char name[128];
+        size_t length = strcspn(set[i], "=");
+        if (length >= sizeof name)
+            continue;
+        memcpy(name, set[i], length);
+        name[length] = '\0';
+        const char *value = set[i] + length + 1;
+        if (starts(name, "NCCL_"))
+            warned += check_name(out, name);
+        warned += check_value(out, name, value) + check_leftover(out, name, value);
+        if (!strcmp(name, "NCCL_IB_HCA"))
+            warned += check_prefix(out, context->machine, value);
+        if (!is_own(name))
+            ls_buf_printf(&fact, "%s%s", fact.len ? "\n" : "", set[i]);
+    }
+    ls_check_fact(out, "%s", fact.data ? fact.data : "");
+    ls_buf_free(&fact);
+}

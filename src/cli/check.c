@@ -1,0 +1,103 @@
+/* `lockstep check`: in an allocation, starts a step on all its nodes; in a step, or alone, becomes the
+ * program that checks. (That one links UCX; this one does not.) */
+#include "cli/check_options.h"
+#include "cli/cli.h"
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int become_checker(char **argv)
+{
+    char *path = ls_cli_program_path("lockstep-check");
+    if (!path)
+        return LS_EXIT_ENV;
+    execv(path, argv);
+    ls_cli_error("cannot execute %s: %s; is the installation complete?", path, strerror(errno));
+    free(path);
+    return LS_EXIT_ENV;
+}
+
+int ls_cli_check(int argc, char **argv)
+{
+    struct ls_check_options options;
+    struct ls_slurm slurm = {0};
+    struct ls_job *job = NULL;
+    struct ls_error err = {0};
+    int code = ls_check_options_parse(argc, argv, &options);
+    /* Variables that contradict each other are for the checks to tell; they are no step to start. */
+    if (code < 0 && ls_cli_ask_slurm(&slurm, &err) != LS_OK)
+        slurm.place = LS_SLURM_STEP;
+    /* A mistake in the job is told once, before a step is started; in a step, nodes may differ. */
+    if (code < 0 && options.path && slurm.place != LS_SLURM_STEP) {
+        code = ls_cli_read_job(options.path, options.sets, options.nsets, &job);
+        ls_job_free(job);
+        code = code == LS_EXIT_OK ? -1 : code;
+    }
+    if (code < 0)
+        code = slurm.place == LS_SLURM_ALLOCATION ? ls_cli_start_step(&slurm, "check", argv)
+                                                  : become_checker(argv);
+    ls_slurm_free(&slurm);
+    ls_check_options_free(&options);
+    return code;
+}
+
+/* ---- LOCKSTEP_CHECK, for run and exec ---- */
+
+static int wait_for(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return LS_EXIT_FAILED;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers)
+{
+    const char *how = getenv("LOCKSTEP_CHECK");
+    char exe[4096], count[16];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (!how || !*how || !strcmp(how, "off"))
+        return LS_EXIT_OK;
+    if (strcmp(how, "fast") != 0 && strcmp(how, "full") != 0) {
+        ls_cli_error("LOCKSTEP_CHECK expects off, fast or full, found %s", how);
+        return LS_EXIT_USAGE;
+    }
+    const char **argv = calloc((size_t)nsets * 2 + 8, sizeof *argv);
+    if (!argv || len <= 0) {
+        free(argv);
+        ls_cli_error("cannot start the check");
+        return LS_EXIT_FAILED;
+    }
+    exe[len] = '\0';
+    int n = 0;
+    argv[n++] = exe;
+    argv[n++] = "check";
+    argv[n++] = "-q";
+    argv[n++] = !strcmp(how, "full") ? "--full" : "--fast";
+    argv[n++] = "--workers-per-task";
+    snprintf(count, sizeof count, "%d", workers > 0 ? workers : 1);
+    argv[n++] = count;
+    for (int i = 0; i < nsets; i++) {
+        argv[n++] = "-s";
+        argv[n++] = sets[i];
+    }
+    argv[n++] = job;
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is the run's own */
+        execv(exe, (char *const *)argv);
+        _exit(LS_EXIT_ENV);
+    }
+    int code = pid > 0 ? wait_for(pid) : LS_EXIT_FAILED;
+    free(argv);
+    if (code != LS_EXIT_OK && (!getenv("SLURM_PROCID") || !strcmp(getenv("SLURM_PROCID"), "0")))
+        ls_cli_error("the check ended with %d, so nothing is started; LOCKSTEP_CHECK=off starts "
+                     "without it",
+                     code);
+    return code;
+}

@@ -1,0 +1,129 @@
+/* A library for LD_PRELOAD that lets chosen system calls fail on chosen nodes.
+ *
+ *   LS_FAULT="NODE:WHAT:ARGUMENT[;...]"     NODE is SLURMD_NODENAME, or * for all
+ *
+ *   hang:PREFIX      open of a path that begins so never returns, as on a dead file server
+ *   absent:PREFIX    open says ENOENT
+ *   crash:PREFIX     open kills the process
+ *   clock:SECONDS    the wall clock is so many seconds ahead
+ *   deaf:0           connections that come in are never accepted, and are closed */
+#undef _FORTIFY_SOURCE /* its open is not ours to replace */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The argument of fault `what` of this node that applies to `path` (NULL: to anything). */
+static bool find(const char *what, const char *path, char argument[static 256])
+{
+    const char *at = getenv("LS_FAULT"), *node = getenv("SLURMD_NODENAME");
+    for (size_t n; at && *at; at += n + (at[n] == ';')) {
+        char where[64], kind[32];
+        n = strcspn(at, ";");
+        if (n >= 400 || sscanf(at, "%63[^:]:%31[^:]:%255[^;]", where, kind, argument) != 3)
+            continue;
+        if (strcmp(where, "*") != 0 && (!node || strcmp(where, node) != 0))
+            continue;
+        if (!strcmp(kind, what) && (!path || !strncmp(path, argument, strlen(argument))))
+            return true;
+    }
+    return false;
+}
+
+/* Returns -1 with errno, or 0: go on. */
+static int meet_fault(const char *path)
+{
+    char argument[256];
+    if (find("hang", path, argument))
+        for (;;)
+            pause();
+    if (find("crash", path, argument))
+        raise(SIGKILL);
+    if (find("absent", path, argument)) {
+        errno = ENOENT;
+        return -1;
+    }
+    return 0;
+}
+
+static int real_open(const char *name, const char *path, int flags, mode_t mode)
+{
+    int (*call)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, name);
+    return meet_fault(path) < 0 ? -1 : call(path, flags, mode);
+}
+
+static mode_t mode_of(int flags, va_list ap)
+{
+    return flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    mode_t mode = mode_of(flags, ap);
+    va_end(ap);
+    return real_open("open", path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    mode_t mode = mode_of(flags, ap);
+    va_end(ap);
+    return real_open("open64", path, flags, mode);
+}
+
+/* What open becomes where flags are known to the fortified C library. */
+int __open_2(const char *path, int flags);
+int __open_2(const char *path, int flags)
+{
+    return real_open("open", path, flags, 0);
+}
+
+FILE *fopen(const char *restrict path, const char *restrict mode)
+{
+    FILE *(*call)(const char *, const char *) =
+        (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
+    return meet_fault(path) < 0 ? NULL : call(path, mode);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    static int (*call)(clockid_t, struct timespec *);
+    static long ahead = -1;
+    char argument[256];
+    if (!call)
+        call = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    if (ahead < 0)
+        ahead = find("clock", NULL, argument) ? strtol(argument, NULL, 10) : 0;
+    int result = call(clock, now);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec += ahead;
+    return result;
+}
+
+int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict size, int flags)
+{
+    int (*call)(int, struct sockaddr *, socklen_t *, int) =
+        (int (*)(int, struct sockaddr *, socklen_t *, int))dlsym(RTLD_NEXT, "accept4");
+    char argument[256];
+    int got = call(fd, address, size, flags), domain = 0;
+    socklen_t n = sizeof domain;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n);
+    if (got >= 0 && domain != AF_UNIX && find("deaf", NULL, argument)) {
+        close(got);
+        errno = EAGAIN;
+        return -1;
+    }
+    return got;
+}

@@ -1,0 +1,168 @@
+"""lockstep check on four nodes: in a step, in an allocation, and with one node at fault in every way that the test
+library knows. Names of test nodes cannot be looked up, so net.name warns; pairs of nodes on a busy machine may."""
+
+import json
+import os
+import shutil
+import sys
+
+import cluster
+import tap
+
+FAULT = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs/fault.so")
+STEP = ("srun", "-N4", "--ntasks-per-node=1", "--mpi=pmix", "--mem=100")
+
+
+def report(result):
+    """The JSON document, or an empty one."""
+    at = result.stdout.find("{")
+    return json.loads(result.stdout[at:]) if at >= 0 else {"checks": [], "exclude": None}
+
+
+def bad(result, *allowed):
+    """What failed or timed out: {id: {node: status}}."""
+    found = {}
+    for one in report(result)["checks"]:
+        if one["status"] in ("fail", "timeout") and one["id"] not in allowed:
+            found.setdefault(one["id"], {})[one["node"]] = one["status"]
+    return found
+
+
+def check(c, *args, step=STEP, fault=None, timeout=120):
+    if fault:
+        step = (*step, f"--export=ALL,LD_PRELOAD={FAULT},LS_FAULT={fault}")
+    return c.run(*step, tap.program(), "check", *args, timeout=timeout)
+
+
+def test_all_well(c, scratch):
+    result = check(c, "--json", "--fast")
+    tap.same([result.returncode, bad(result)], [0, {}], "four nodes are fine")
+    checks = report(result)["checks"]
+    for name in ("env.slurm", "env.pmix", "env.nccl", "net.if", "net.port", "sys.clock", "sys.nofile",
+                 "ver.ucx", "fs.bin", "fs.out", "coll.smoke"):
+        tap.ok(any(one["id"] == name and one["status"] == "pass" for one in checks), f"{name} passes",
+               [one for one in checks if one["id"] == name])
+    tap.ok(any(one["id"] == "net.pair" and one["status"] in ("pass", "warn") for one in checks),
+           "net.pair was measured")
+    print("#", report(result)["seconds"], "s from start to verdict")
+    tap.ok(not [n for n in os.listdir(scratch.path) if "lockstep-check" in n], "nothing is left behind")
+    result = check(c, "--json", "tiny.cfg")
+    tap.same([result.returncode, bad(result)], [0, {}], "with a job")
+    result = check(c, "--full", "-q", step=("srun", "-N2", "-n4", "--ntasks-per-node=2", "--mpi=pmix",
+                                            "--mem=100"))
+    tap.ok(result.returncode == 0 and " 0 failed" in result.stdout, "two tasks on each node, --full",
+           result.stdout, result.stderr)
+    result = check(c, "-q", step=("srun", "-N1", "-n1", "--mpi=pmix", "--mem=100"))
+    tap.same(result.returncode, 0, "one task")
+
+
+def test_places(c):
+    result = check(c, "tiny.cfg", step=("salloc", "-N4", "--mem=100"))
+    tap.ok(result.returncode == 0 and "starting: srun --mpi=pmix --nodes=4" in result.stderr and
+           "4 nodes in" in result.stdout, "in an allocation it starts its own step", result.stdout,
+           result.stderr)
+    tap.same(result.stdout.count("nodes in"), 1, "one task prints")
+    result = check(c, step=("srun", "-N2", "--ntasks-per-node=1", "--mpi=none", "--mem=100"))
+    tap.ok(result.returncode == 4 and "fail     env.pmix" in result.stdout and
+           "--mpi=pmix" in result.stdout, "srun without --mpi=pmix: 4, and what to type",
+           result.stdout, result.stderr)
+
+
+def test_one_bad_node(c):
+    result = check(c, "--json", fault="n2:hang:./.lockstep-check")
+    tap.same(bad(result), {"fs.out": {"n2": "timeout"}}, "a file system that hangs on one node")
+    tap.same([result.returncode, report(result)["exclude"]], [5, "n2"], "exit code 5, --exclude=n2")
+    result = check(c, "--json", "tiny.cfg", fault="n1:absent:./test-labels")
+    tap.same(bad(result, "job.memory"), {"job.data": {"n1": "fail"}}, "a data file is missing on one node")
+    result = check(c, fault="n1:absent:./test-labels;n3:absent:./test-labels", *["tiny.cfg"])
+    tap.ok(result.returncode == 1 and "--exclude=n[1,3]" in result.stdout, "on two nodes: --exclude=n[1,3]",
+           result.stdout)
+    result = check(c, "--json", "tiny.cfg", fault="n3:absent:tiny.cfg")
+    tap.same(bad(result), {"job.cfg": {"n3": "fail"}}, "the job description is missing on one node")
+    result = check(c, "--json", fault="n1:clock:100")
+    tap.same(bad(result), {"sys.clock": {"n1": "fail"}}, "a clock that is 100 s ahead")
+    result = check(c, "--json", fault="n1:clock:1")
+    tap.ok(any(one["id"] == "sys.clock" and one["status"] == "warn" and one["node"] == "n1"
+               for one in report(result)["checks"]), "a clock that is 1 s ahead is a warning")
+    result = check(c, "--json", fault="n2:crash:./.lockstep-check")
+    tap.same(bad(result), {"fs.out": {"n2": "fail"}}, "a check that crashes on one node")
+    result = check(c, "--json", fault="n0:absent:./.lockstep-check")
+    tap.same(bad(result), {"fs.out": {"n0": "fail"}}, "a folder that one node cannot write")
+
+
+def shell(c, script, *args):
+    """A step whose tasks run a line of shell; $NODE is the node, $CHECK the command."""
+    line = f"NODE=$SLURMD_NODENAME; CHECK='{tap.program()} check {' '.join(args)}'; {script}"
+    return c.run(*STEP, "bash", "-c", line)
+
+
+def test_differing(c, scratch):
+    result = shell(c, "[ $NODE = n3 ] && ulimit -n 128; exec $CHECK", "--json", "-q")
+    tap.ok(any(one["id"] == "sys.nofile" and one["status"] == "warn" and one["node"] == "n3"
+               for one in report(result)["checks"]), "a low limit on one node warns", result.stderr)
+    result = shell(c, "[ $NODE = n3 ] && ulimit -n 128; exec $CHECK", "--json", "tiny.cfg")
+    tap.same(bad(result), {"sys.nofile": {"n3": "fail"}}, "and fails a job")
+    result = shell(c, "[ $NODE = n1 ] && export NCCL_PROTO=LL; exec $CHECK", "--json")
+    tap.same(bad(result), {"env.nccl": {"n1": "fail"}}, "another setting on one node")
+    # Other bytes on one node: a copy of the installation, with something behind the program's end.
+    copy = scratch("copy")
+    os.makedirs(os.path.join(copy, "plugins"))
+    here = os.path.dirname(os.path.abspath(tap.program()))
+    for name in ("lockstep", "lockstep-worker", "lockstep-check", "plugins/lockstep_cpu.so"):
+        shutil.copy(os.path.join(here, name), os.path.join(copy, name))
+    with open(os.path.join(copy, "lockstep-worker"), "ab") as f:
+        f.write(b"other")
+    result = shell(c, f"[ $NODE = n2 ] && CHECK=\"{copy}/${{CHECK##*/}}\"; exec $CHECK", "--json")
+    tap.same(bad(result), {"fs.bin": {"n2": "fail"}}, "another program on one node")
+
+
+def test_hang_between_nodes(c):
+    """A node whose port nobody can use, and one that never meets the others."""
+    result = check(c, "--json", fault="n1:deaf:0", timeout=180)
+    checks = report(result)["checks"]
+    tap.ok(any(one["id"] == "net.port" and one["status"] == "fail" for one in checks),
+           "a node that takes no connection fails net.port", result.stdout[-300:], result.stderr)
+    result = shell(c, "[ $NODE = n3 ] && exec sleep 25; exec $CHECK")
+    tap.ok(result.returncode != 0 and "timeout  env.pmix" in result.stdout,
+           "a node that does not come: told, in time", result.stdout, result.stderr)
+
+
+def test_run(c, scratch):
+    def run(*args, step=STEP):
+        return c.run(*step, "--export=ALL,LOCKSTEP_CHECK=fast", tap.program(), "run", "-q", *args)
+    result = run("tiny.cfg")
+    tap.ok(result.returncode == 0 and "done after" in result.stdout, "run checks first, then trains",
+           result.stdout, result.stderr)
+    shutil.rmtree(scratch("tiny.ckpt"))
+    result = run("-s", "checkpoint.dir=/proc/none", "tiny.cfg")
+    tap.ok(result.returncode == 1 and "nothing is started" in result.stderr and not result.stdout,
+           "run does not train where the check fails", result.stdout, result.stderr)
+    c.env["LOCKSTEP_CHECK"] = "fast"
+    result = c.run("salloc", "-N2", "--mem=100", tap.program(), "run", "-q", "tiny.cfg")
+    del c.env["LOCKSTEP_CHECK"]
+    tap.ok(result.returncode == 0 and "done after" in result.stdout and
+           result.stderr.count("nodes in ") == 1, "in an allocation it checks once",
+           result.stdout, result.stderr)
+
+
+def main():
+    cluster.skip_without_slurm()
+    if not os.path.exists(FAULT):
+        print(f"1..0 # SKIP found no {FAULT}")
+        sys.exit(0)
+    with tap.Scratch() as scratch:
+        tap.make_set(scratch("train"), 512)
+        tap.make_set(scratch("test"), 100, seed=2)
+        with open(scratch("tiny.cfg"), "w") as f:
+            f.write(tap.job_text("."))
+        with cluster.Cluster(scratch) as c:
+            test_all_well(c, scratch)
+            test_places(c)
+            test_one_bad_node(c)
+            test_differing(c, scratch)
+            test_hang_between_nodes(c)
+            test_run(c, scratch)
+    tap.done()
+
+
+main()
