@@ -92,7 +92,7 @@ def test_plan_of_ranks(scratch):
     here = collectives("-n", "2")
     most = max(here, key=lambda c: c["bytes"])
     said = tap.run("run", "-n", "2", job).stderr
-    tap.ok(f"{sum(c['times'] for c in here)} all-reduces of" in said and
+    tap.ok(f"{sum(c['times'] for c in here)} collectives of" in said and
            f": {most['how']}\n" in said, "plan -n 2: number and algorithm as a run says them", said, here)
     apart = collectives("-n", "4", "--nodes", "2")
     tap.ok(all(c["how"].startswith("ucx exchange over 2 nodes") for c in apart),
