@@ -56,7 +56,15 @@ class Cluster:
 
 
 def skip_without_slurm():
-    """Ends the test, loudly, where Slurm is not installed."""
+    """Ends the test, loudly, where Slurm is not installed, or its cluster cannot show anything."""
+    if os.environ.get("LS_CLUSTER_TESTS") == "no":
+        print("1..0 # SKIP LS_CLUSTER_TESTS=no: left to another run of the same tests")
+        sys.exit(0)
+    pmix = subprocess.run(["pkg-config", "--modversion", "pmix"], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, check=False).stdout
+    if re.match(r"5\.0\.[01](\D|$)", pmix):
+        print(f"1..0 # SKIP PMIx {pmix.strip()} crashes between nodes; 5.0.2 and later do not")
+        sys.exit(0)
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = [p for p in ("munged", "slurmctld", "slurmd", "srun") if not shutil.which(p, path=path)]
     if missing:
