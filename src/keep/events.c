@@ -378,6 +378,8 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
     free(k.host);
     free(k.worker);
     free(k.place);
+    free(k.decision);
+    ls_arena_free(&k.arena);
     free(k.records);
     free(k.has_record);
     ls_wire_map_free(&k.map);

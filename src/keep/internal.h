@@ -61,7 +61,9 @@ struct ls_keeper {
     double kill_due;             /* ranks that were asked to end are killed then; 0: none were */
     bool hurry;                  /* do not wait for whoever reads what ranks print */
     /* All: */
-    struct ls_worker *worker; /* [config->workers] */
+    struct ls_worker *worker;          /* [config->workers] */
+    struct ls_topo_decision *decision; /* [config->workers]; NULL: no rules */
+    struct ls_arena arena;             /* of the decisions */
     int running;
     bool finished;    /* said so to the others */
     bool stopping;    /* a stop signal came to this keeper */
@@ -85,6 +87,10 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err);
 /* events.c: until all keepers agree on an exit code. */
 enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err);
 void ls_keeper_kill(struct ls_keeper *k, int sig);
+/* rules.c: once the ranks' places are known: what is decided for each; and no more threads than its share of the
+ * CPUs (false: no memory). */
+enum ls_status ls_keep_apply_rules(struct ls_keeper *k, struct ls_error *err);
+bool ls_keep_limit_threads(struct ls_keeper *k, const struct ls_worker *w);
 /* program.c: after the ranks' places are known, before they start; and how to end them. */
 enum ls_status ls_keep_prepare_programs(struct ls_keeper *k, struct ls_error *err);
 void ls_keep_end_programs(struct ls_keeper *k, bool at_once);

@@ -1,5 +1,6 @@
 /* Ranks that are programs of any kind: how they start, are told, and end. They know nothing of us. */
 #include "keep/internal.h"
+#include "keep/rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -106,8 +107,10 @@ static enum ls_status add_extras(const struct ls_keeper *k, const struct ls_work
     const struct ls_visible *v = k->config->programs->visible;
     const struct ls_keep_place *p = &k->place[w - k->worker];
     int device;
-    bool ok = true;
-    if (!has(environ, "OMP_NUM_THREADS"))
+    const struct ls_topo_decision *d = k->decision ? &k->decision[w - k->worker] : NULL;
+    bool ok = !d || ls_keep_set_decided(d, arena, env, n);
+    env[*n] = NULL;
+    if (ok && !has(env, "OMP_NUM_THREADS"))
         ok &= (env[(*n)++] = ls_arena_printf(arena, "OMP_NUM_THREADS=%d", w->cores)) != NULL;
     /* JAX takes all GPUs that it sees, and ranks of one node must not. */
     if (ok && v && v->set && v->count > 0 && p->local_size > 1 &&
@@ -142,7 +145,8 @@ static enum ls_status program_env(struct ls_keeper *k, const struct ls_worker *w
         count++;
     while (ours[extra])
         extra++;
-    char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 4) * sizeof *all);
+    size_t decided = k->decision ? (size_t)k->decision[w - k->worker].nvariable : 0;
+    char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 5 + decided) * sizeof *all);
     for (int i = 0; i < count && (whole = whole && all); i++)
         if (!ls_keep_is_ours(block[i]))
             whole = (all[n++] = ls_arena_strdup(arena, block[i])) != NULL;
