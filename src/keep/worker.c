@@ -115,8 +115,9 @@ static bool judge(struct ls_keeper *k, struct ls_worker *w, int status, struct l
 }
 
 /* Slurm signals every task, so every keeper asks: the workers must hear it once. */
-static void pass_on(struct ls_keeper *k, int sig)
+static void pass_on(struct ls_keeper *k, int sig, int nth)
 {
+    (void)nth;
     if (k->killed || k->told)
         return;
     k->told = true;
