@@ -111,11 +111,11 @@ def test_rules(c, scratch):
     result = exec_step(c, layout, "echo", "started")
     tap.ok(result.returncode == 0 and result.stdout.count("started") == 2, "the check comes first",
            result.stdout, result.stderr)
-    c.env["LOCKSTEP_CHECK"] = "fsat"
-    result = exec_step(c, layout, "echo", "started")
+    del c.env["LOCKSTEP_CHECK"]
+    result = c.run("srun", "--mpi=pmix", "--mem=100", *layout, "env", "LOCKSTEP_CHECK=fsat", LOCKSTEP, "exec",
+                   "echo", "started")
     tap.ok(result.returncode == 125 and "started" not in result.stdout and "LOCKSTEP_CHECK" in result.stderr,
            "a word that is none starts nothing", result.stdout, result.stderr)
-    del c.env["LOCKSTEP_CHECK"]
 
 
 def test_allocation(c, scratch):
