@@ -56,6 +56,8 @@ def main():
             break
     else:
         step = STEPS - 1
+    # A slow node's signal may come only now, and Python's handlers go before the process does.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if rank == 0:
         temporary = CHECKPOINT + ".tmp"
         torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, temporary)

@@ -61,26 +61,17 @@ static const char *raw(const struct place *p, const char *name)
     return NULL;
 }
 
-/* Is this variable as the plugin left it in the step around this one, such as that of `srun --pty bash`?
- * LOCKSTEP_SET has what was set there, NAME=VALUE;NAME=VALUE. */
-static bool is_ours(const struct place *p, const char *name, const char *value)
+/* Is this variable as the plugin left it in the step around this one, such as that of `srun --pty bash`? */
+static bool is_ours(const struct place *p, const char *name)
 {
-    size_t name_len = strlen(name), value_len = value ? strlen(value) : 0;
-    for (const char *at = value ? raw(p, SET) : NULL; at && *at;) {
-        size_t len = strcspn(at, ";");
-        if (len == name_len + 1 + value_len && !strncmp(at, name, name_len) &&
-            at[name_len] == '=' && !strncmp(at + name_len + 1, value, value_len))
-            return true;
-        at += len + (at[len] == ';');
-    }
-    return false;
+    const char *value = raw(p, name);
+    return value && ls_topo_is_set_by_us(raw(p, SET), value - strlen(name) - 1);
 }
 
 /* The environment of the task as its user made it; `user` is a struct place. */
 static const char *from_task(void *user, const char *name)
 {
-    const char *value = raw(user, name);
-    return is_ours(user, name, value) ? NULL : value;
+    return is_ours(user, name) ? NULL : raw(user, name);
 }
 
 /* ---- before the tasks: files ---- */
@@ -214,21 +205,8 @@ static enum ls_status decide(struct ls_spank *self, struct place *p, struct ls_a
                              struct ls_topo_decision *decision, struct ls_error *err)
 {
     struct ls_topo_machine *m = self->machine;
-    const struct {
-        int resource;
-        int64_t *at;
-    } limits[] = {{RLIMIT_MEMLOCK, &m->limits.memlock},
-                  {RLIMIT_NOFILE, &m->limits.nofile},
-                  {RLIMIT_STACK, &m->limits.stack},
-                  {RLIMIT_NPROC, &m->limits.nproc}};
-    struct rlimit r;
-    /* The machine was read by slurmstepd, whose CPUs and limits are not the task's. */
-    CPU_ZERO(&m->allowed);
-    if (sched_getaffinity(0, sizeof m->allowed, &m->allowed) != 0)
-        return ls_error_errno(err, errno, "cannot read the CPUs of this task");
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (getrlimit(limits[i].resource, &r) == 0)
-            *limits[i].at = r.rlim_cur == RLIM_INFINITY ? -1 : (int64_t)r.rlim_cur;
+    /* The machine was read by slurmstepd, whose devices, CPUs and limits are not the task's. */
+    ls_topo_refresh(self->args.root, m);
     struct ls_topo_request request = {
         .machine = m,
         .get = from_task,
@@ -330,7 +308,7 @@ static enum ls_status set_variables(spank_t sp, const struct place *p,
     if (!ours)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for %d variables", d->nvariable);
     for (int i = 0; i < d->nvariable; i++)
-        ours[i] = is_ours(p, d->variable[i].name, raw(p, d->variable[i].name));
+        ours[i] = is_ours(p, d->variable[i].name);
     /* From here on p->env may point to what is no more. */
     ls_buf_init(&set, 16384);
     ls_buf_add(&set, "", 0);

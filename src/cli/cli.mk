@@ -19,8 +19,11 @@ libls_cli_la_SOURCES = \
 	src/cli/run.c \
 	src/cli/run_options.c \
 	src/cli/run_options.h \
+	src/cli/rules.c \
+	src/cli/rules.h \
 	src/cli/templates.c \
 	src/cli/topo.c
+libls_cli_la_CPPFLAGS = $(AM_CPPFLAGS) -DLS_SYSCONFDIR='"$(sysconfdir)"'
 libls_cli_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
 # What only the worker program is made of.
 noinst_LTLIBRARIES += libls_worker.la

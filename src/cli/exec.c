@@ -2,6 +2,7 @@
  * with env(1) and timeout(1), so that nothing of our own is taken for them. */
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/rules.h"
 #include "keep/keep.h"
 
 #include <errno.h>
@@ -137,9 +138,11 @@ static int parse(int argc, char **argv, struct options *o)
     return code;
 }
 
+static const int heard[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, 0};
+
 static int keep(const struct options *o, const struct ls_slurm *slurm, int workers)
 {
-    static const int heard[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, 0};
+    struct ls_cli_rules rules = {0};
     struct ls_error err = {0};
     char job[64];
     ls_cli_name_run(slurm, job);
@@ -160,16 +163,13 @@ static int keep(const struct options *o, const struct ls_slurm *slurm, int worke
         .bind = o->bind,
         .host = slurm->node_name,
         .step = slurm->place == LS_SLURM_STEP && slurm->ntasks > 1 ? slurm : NULL,
-        .tmpdir = ls_cli_tmpdir(),
-        .out = stderr,
         .quiet = !o->verbose};
-    int code = EXIT_LAUNCHER, signals = ls_cli_hear_signals(heard, slurm);
-    if (signals < 0) {
-        ls_cli_error("cannot watch for signals: %s", strerror(errno));
-        return EXIT_LAUNCHER;
-    }
-    if (ls_keep_run(&config, signals, &code, &err) != LS_OK && err.message[0])
-        ls_cli_error("%s", err.message);
+    int code = EXIT_LAUNCHER;
+    if (ls_cli_read_rules(slurm, &rules, &config, &err) == LS_OK)
+        ls_cli_keep(config, heard, slurm, &code);
+    else
+        ls_cli_give_up(&err, heard);
+    ls_cli_free_rules(&rules);
     return code;
 }
 
@@ -181,6 +181,9 @@ static int launch(const struct options *o, const struct ls_slurm *slurm, char **
             "-n starts ranks outside Slurm; in a step, the number follows from its tasks: use "
             "--workers-per-task",
             "");
+    if (ls_cli_check_first(NULL, NULL, 0, o->per_task) != LS_EXIT_OK)
+        return EXIT_LAUNCHER;
+    unsetenv("LOCKSTEP_CHECK"); /* once is enough: not again in our own step */
     if (step && !ls_cli_step_has_pmix(slurm))
         return EXIT_LAUNCHER;
     if (slurm->place == LS_SLURM_ALLOCATION && !o->ranks) {
@@ -213,7 +216,7 @@ int ls_cli_exec(int argc, char **argv)
     if (ls_cli_read_slurm(&slurm, &err) == LS_OK) {
         code = launch(&options, &slurm, argv);
     } else {
-        ls_cli_error("%s", err.message);
+        ls_cli_give_up(&err, heard);
         code = EXIT_LAUNCHER;
     }
     ls_slurm_free(&slurm);

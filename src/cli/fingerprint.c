@@ -3,6 +3,7 @@
 #include "cli/worker.h"
 #include "comm/comm.h"
 #include "keep/keep.h"
+#include "topo/topo.h"
 #include "wire/wire.h"
 
 #include <link.h>
@@ -15,20 +16,6 @@
 
 extern char **environ;
 
-/* Is this "NAME=value" what Slurm's plugin has set for this very task? Such may differ between nodes, as
- * their devices do; `lockstep check` compares those. */
-static bool set_by_plugin(const char *variable)
-{
-    size_t size = strlen(variable);
-    for (const char *at = getenv("LOCKSTEP_SET"); at && *at;) {
-        size_t n = strcspn(at, ";");
-        if (n == size && !strncmp(at, variable, n))
-            return true;
-        at += n + (at[n] == ';');
-    }
-    return false;
-}
-
 /* Settings that must be the same on all ranks, or they talk past each other. */
 static bool relevant(const char *variable)
 {
@@ -36,13 +23,15 @@ static bool relevant(const char *variable)
                                            "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
     static const char *const own[] = {LS_RECORD_FD_VARIABLE "=",
                                       "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "=",
-                                      "LOCKSTEP_SET=", "LOCKSTEP_SPANK="};
+                                      LS_TOPO_SET_VARIABLE "=", "LOCKSTEP_SPANK="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strncmp(variable, own[i], strlen(own[i])))
             return false;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
-            return !set_by_plugin(variable);
+            /* What we have set for this very task may differ between nodes, as their devices and CPUs do;
+             * `lockstep check` compares those. */
+            return !ls_topo_is_set_by_us(getenv(LS_TOPO_SET_VARIABLE), variable);
     return false;
 }
 

@@ -126,6 +126,50 @@ int ls_cli_hear_signals(const int *signals, const struct ls_slurm *slurm)
     return fds[0];
 }
 
+/* ---- the keeper ---- */
+
+enum ls_status ls_cli_keep(struct ls_keep_config config, const int *signals,
+                           const struct ls_slurm *slurm, int *code)
+{
+    struct ls_error err = {0};
+    int fd = ls_cli_hear_signals(signals, slurm);
+    if (fd < 0) {
+        ls_cli_error("cannot watch for signals: %s", strerror(errno));
+        return LS_ERR_IO;
+    }
+    config.tmpdir = ls_cli_tmpdir();
+    config.out = stderr;
+    enum ls_status status = ls_keep_run(&config, fd, code, &err);
+    if (status != LS_OK && err.message[0])
+        ls_cli_error("%s", err.message);
+    return status;
+}
+
+/* A name with another job in it is inherited. */
+bool ls_cli_others_wait(void)
+{
+    static const char head[] = "slurm.pmix.";
+    const char *nspace = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID");
+    size_t n = sizeof head - 1;
+    if (!nspace || strncmp(nspace, head, n) != 0)
+        return false;
+    return !job || (!strncmp(nspace + n, job, strlen(job)) && nspace[n + strlen(job)] == '.');
+}
+
+enum ls_status ls_cli_give_up(const struct ls_error *why, const int *signals)
+{
+    const struct ls_slurm unknown = {.proc_id = -1};
+    int code;
+    if (!ls_cli_others_wait()) {
+        ls_cli_error("%s", why->message);
+        return why->status;
+    }
+    return ls_cli_keep((struct ls_keep_config){.refusal = why,
+                                               .step = &unknown,
+                                               .host = getenv("SLURMD_NODENAME")},
+                       signals, NULL, &code);
+}
+
 /* ---- in a step: PMIx must know the other tasks ---- */
 
 /* What `srun --mpi=list` says, for the message; NULL if there is no srun. */

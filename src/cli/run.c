@@ -2,6 +2,7 @@
  * with the exit code that follows from their records. Trains nothing itself. */
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/rules.h"
 #include "cli/run_options.h"
 #include "keep/keep.h"
 #include "topo/topo.h"
@@ -32,52 +33,35 @@ static int become_worker(const struct launch *l)
 
 /* ---- ranks of this task ---- */
 
-/* A keeper with `config`, which only lacks what all keepers have alike. */
-static int keep(const struct launch *l, struct ls_keep_config config)
+static const int heard[] = {SIGTERM, SIGINT, SIGUSR1, 0};
+
+static int give_up(const struct ls_error *why)
 {
+    return ls_cli_exit_code(ls_cli_give_up(why, heard));
+}
+
+/* A keeper of `workers` ranks; the other keepers are those of `step`, or none. */
+static int keep(const struct launch *l, int workers, const struct ls_slurm *step)
+{
+    struct ls_cli_rules rules = {0};
     struct ls_error err = {0};
-    static const int heard[] = {SIGTERM, SIGINT, SIGUSR1, 0};
-    int code = LS_EXIT_FAILED, signals = ls_cli_hear_signals(heard, NULL);
-    if (signals < 0) {
-        ls_cli_error("cannot watch for signals: %s", strerror(errno));
-        return LS_EXIT_FAILED;
+    struct ls_keep_config config = {.program = l->worker,
+                                    .argv = l->argv,
+                                    .workers = workers,
+                                    .bind = l->options.bind,
+                                    .host = l->slurm.node_name,
+                                    .step = step,
+                                    .quiet = l->options.quiet};
+    int code = LS_EXIT_FAILED;
+    if (ls_cli_read_rules(&l->slurm, &rules, &config, &err) != LS_OK) {
+        code = give_up(&err);
+    } else {
+        enum ls_status status = ls_cli_keep(config, heard, NULL, &code);
+        if (status != LS_OK)
+            code = ls_cli_exit_code(status);
     }
-    config.program = l->worker;
-    config.argv = l->argv;
-    config.bind = l->options.bind;
-    config.host = l->slurm.node_name;
-    config.tmpdir = ls_cli_tmpdir();
-    config.out = stderr;
-    config.quiet = l->options.quiet;
-    enum ls_status status = ls_keep_run(&config, signals, &code, &err);
-    if (status != LS_OK) {
-        if (err.message[0])
-            ls_cli_error("%s", err.message);
-        code = ls_cli_exit_code(status);
-    }
+    ls_cli_free_rules(&rules);
     return code;
-}
-
-/* Are there other tasks of a step that may wait for this one? A name with another job in it is inherited. */
-static bool others_wait(void)
-{
-    static const char head[] = "slurm.pmix.";
-    const char *nspace = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID");
-    size_t n = sizeof head - 1;
-    if (!nspace || strncmp(nspace, head, n) != 0)
-        return false;
-    return !job || (!strncmp(nspace + n, job, strlen(job)) && nspace[n + strlen(job)] == '.');
-}
-
-/* This task cannot start. Others hear why, and one of them tells. */
-static int give_up(struct launch *l, const struct ls_error *why)
-{
-    if (!others_wait()) {
-        ls_cli_error("%s", why->message);
-        return ls_cli_exit_code(why->status);
-    }
-    l->slurm.node_name = getenv("SLURMD_NODENAME");
-    return keep(l, (struct ls_keep_config){.refusal = why, .step = &l->slurm});
 }
 
 /* ---- in a step: PMIx must know the other tasks ---- */
@@ -93,8 +77,7 @@ static int run_in_step(struct launch *l)
     }
     if (!ls_cli_step_has_pmix(&l->slurm))
         return LS_EXIT_ENV;
-    return keep(l, (struct ls_keep_config){.workers = o->per_task ? o->per_task : 1,
-                                           .step = l->slurm.ntasks > 1 ? &l->slurm : NULL});
+    return keep(l, o->per_task ? o->per_task : 1, l->slurm.ntasks > 1 ? &l->slurm : NULL);
 }
 
 static int launch(struct launch *l)
@@ -102,7 +85,7 @@ static int launch(struct launch *l)
     const struct ls_run_options *o = &l->options;
     struct ls_error err = {0};
     if (ls_cli_read_slurm(&l->slurm, &err) != LS_OK)
-        return give_up(l, &err);
+        return give_up(&err);
     int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task);
     if (code != LS_EXIT_OK)
         return code;
@@ -112,7 +95,7 @@ static int launch(struct launch *l)
     if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)
         return ls_cli_start_step(&l->slurm, "run", l->argv);
     int ranks = o->ranks ? o->ranks : o->per_task ? o->per_task : 1;
-    return ranks == 1 ? become_worker(l) : keep(l, (struct ls_keep_config){.workers = ranks});
+    return ranks == 1 ? become_worker(l) : keep(l, ranks, NULL);
 }
 
 /* Reads the job without a word: the first problems go with the error, to whoever tells it. USAGE. */
@@ -137,10 +120,10 @@ int ls_cli_run(int argc, char **argv)
     struct ls_error err = {0};
     int code = ls_run_options_parse(argc, argv, &l.options);
     /* Mistakes in the job are told once, here, before anything is started. */
-    if (code < 0 && !others_wait())
+    if (code < 0 && !ls_cli_others_wait())
         code = ls_cli_read_job(l.options.path, l.options.sets, l.options.nsets, &job);
     else if (code < 0 && read_job(&l.options, &job, &err) != LS_OK)
-        code = give_up(&l, &err);
+        code = give_up(&err);
     if (job) {
         l.worker = ls_cli_program_path("lockstep-worker");
         code = l.worker ? launch(&l) : LS_EXIT_FAILED;

@@ -1,5 +1,6 @@
 /* `lockstep topo`: shows a machine, how far its parts are apart, and every decision with its reason. */
 #include "cli/cli.h"
+#include "cli/rules.h"
 #include "topo/host.h"
 #include "topo/nvml.h"
 #include "topo/tree.h"
@@ -518,16 +519,6 @@ static int show(const struct options *o)
     return code;
 }
 
-static bool find_transport(const char *text, enum ls_topo_transport *transport)
-{
-    for (int i = 0; ls_topo_transport_names[i]; i++)
-        if (!strcmp(text, ls_topo_transport_names[i])) {
-            *transport = (enum ls_topo_transport)i;
-            return true;
-        }
-    return false;
-}
-
 enum { ROOT = 256, SAVE, TRANSPORT, NO_BIND, NODES, LOCAL_SIZE, RANKS, SITE, JSON };
 
 /* False after a message. */
@@ -547,7 +538,7 @@ static bool read_option(int c, struct options *o)
         return ls_cli_number(optarg, number) ||
                (usage("found '%s', expected a whole number from 1 to 65536", optarg), false);
     case TRANSPORT:
-        return find_transport(optarg, &o->transport) ||
+        return ls_cli_find_transport(optarg, &o->transport) ||
                (usage("--transport: found '%s', expected auto, ib, roce, tcp, shm or keep", optarg),
                 false);
     case 'e':

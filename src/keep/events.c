@@ -79,6 +79,15 @@ static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
 
 /* ---- what the channel says ---- */
 
+/* Asks all keepers, this one included, to pass a signal on: its number, and how often we have heard it. */
+enum { NTH_SHIFT = 8 };
+static void ask(struct ls_keeper *k, int sig)
+{
+    if (k->asked[sig] < INT32_MAX >> NTH_SHIFT)
+        k->asked[sig]++;
+    ls_wire_control_stop(k->control, sig | k->asked[sig] << NTH_SHIFT);
+}
+
 static void note_record(struct ls_keeper *k, const struct ls_wire_event *e)
 {
     struct ls_record r;
@@ -146,7 +155,7 @@ static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
         note_failure(k, e);
         break;
     case LS_WIRE_STOP:
-        k->kind->pass_on(k, e->code);
+        k->kind->pass_on(k, e->code & LS_KEEP_SIGNAL_MASK, e->code >> NTH_SHIFT);
         break;
     case LS_WIRE_ALL_FINISHED:
         decide(k);
@@ -195,7 +204,7 @@ static void take_signal(struct ls_keeper *k, int sig, bool everywhere)
     k->stopping = k->ending = true;
     k->stop_time = ls_time_monotonic();
     if (!everywhere)
-        ls_wire_control_stop(k->control, sig);
+        ask(k, sig);
 }
 
 static void take_signals(struct ls_keeper *k, int fd)
@@ -207,7 +216,7 @@ static void take_signals(struct ls_keeper *k, int fd)
         if (k->kind->is_stop(sig))
             take_signal(k, sig, byte & LS_KEEP_AT_RANKS);
         else if (!(byte & LS_KEEP_AT_RANKS))
-            ls_wire_control_stop(k->control, sig);
+            ask(k, sig);
     }
 }
 
@@ -378,6 +387,8 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
     free(k.host);
     free(k.worker);
     free(k.place);
+    free(k.decision);
+    ls_arena_free(&k.arena);
     free(k.records);
     free(k.has_record);
     ls_wire_map_free(&k.map);

@@ -34,9 +34,10 @@ struct ls_keep_kind {
      * a failure that ends the others; *echo: but probably the consequence of another one. */
     bool (*judge)(struct ls_keeper *k, struct ls_worker *w, int status, struct ls_record *record,
                   bool *echo);
-    void (*pass_on)(struct ls_keeper *k, int sig); /* a signal, to all ranks here */
-    bool (*is_stop)(int sig);                      /* a second one of these ends everyone at once */
-    int broken;                                    /* exit code where a keeper failed */
+    /* A signal, to all ranks here; `nth` of its kind that the keeper which asks has heard, from 1. */
+    void (*pass_on)(struct ls_keeper *k, int sig, int nth);
+    bool (*is_stop)(int sig); /* a second one of these ends everyone at once */
+    int broken;               /* exit code where a keeper failed */
 };
 extern const struct ls_keep_kind ls_keep_worker_kind, ls_keep_program_kind;
 
@@ -56,12 +57,16 @@ struct ls_keeper {
     struct ls_output *output;
     struct ls_keep_place *place; /* [config->workers] */
     double passed[65];           /* when each signal was last passed on; 0: never */
+    int asked[65];               /* how often this keeper asked that each be passed on */
+    int answered[65];            /* the largest such number, of any keeper, that was */
     bool ending;                 /* one of them asks to end: ranks may take their time */
     int at_terminal;             /* this signal has reached the terminal's group already */
     double kill_due;             /* ranks that were asked to end are killed then; 0: none were */
     bool hurry;                  /* do not wait for whoever reads what ranks print */
     /* All: */
-    struct ls_worker *worker; /* [config->workers] */
+    struct ls_worker *worker;          /* [config->workers] */
+    struct ls_topo_decision *decision; /* [config->workers]; NULL: no rules */
+    struct ls_arena arena;             /* of the decisions */
     int running;
     bool finished;    /* said so to the others */
     bool stopping;    /* a stop signal came to this keeper */
@@ -85,6 +90,10 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err);
 /* events.c: until all keepers agree on an exit code. */
 enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err);
 void ls_keeper_kill(struct ls_keeper *k, int sig);
+/* rules.c: once the ranks' places are known: what is decided for each; and no more threads than its share of the
+ * CPUs (false: no memory). */
+enum ls_status ls_keep_apply_rules(struct ls_keeper *k, struct ls_error *err);
+bool ls_keep_limit_threads(struct ls_keeper *k, const struct ls_worker *w);
 /* program.c: after the ranks' places are known, before they start; and how to end them. */
 enum ls_status ls_keep_prepare_programs(struct ls_keeper *k, struct ls_error *err);
 void ls_keep_end_programs(struct ls_keeper *k, bool at_once);

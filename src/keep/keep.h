@@ -8,6 +8,7 @@
 #define LS_KEEP_H
 
 #include "base/base.h"
+#include "topo/rules.h"
 #include "topo/topo.h"
 
 #include <sched.h>
@@ -98,6 +99,10 @@ struct ls_keep_config {
     /* This task cannot take part: its keeper only tells the others why, so that all end at once with
      * this error instead of waiting for it. NULL: it can. */
     const struct ls_error *refusal;
+    /* What ls_topo_decide is to be asked for each rank, but for ranks and sizes, which the keeper knows: its CPUs
+     * and variables. NULL: not asked; Slurm's plugin has done it. `get` must not yield what LOCKSTEP_SET lists. */
+    const struct ls_topo_request *rules;
+    bool rules_told;  /* the plugin has printed what there is to warn of */
     bool bind;        /* bind workers to CPUs */
     const char *host; /* name of this node for messages; NULL: gethostname */
     /* The step whose PMIx server knows the other keepers; NULL: this keeper is alone. */

@@ -8,6 +8,8 @@ libls_keep_la_SOURCES = \
 	src/keep/output.h \
 	src/keep/program.c \
 	src/keep/record.c \
+	src/keep/rules.c \
+	src/keep/rules.h \
 	src/keep/start.c \
 	src/keep/variables.c \
 	src/keep/variables.h \

@@ -1,5 +1,6 @@
 /* Ranks that are programs of any kind: how they start, are told, and end. They know nothing of us. */
 #include "keep/internal.h"
+#include "keep/rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +15,11 @@ extern char **environ;
 /* Seconds between asking a rank to end and killing it, after another one has failed: everyone is to be gone
  * within a second. */
 #define GRACE 0.5
-/* Slurm signals every task, so that every keeper asks: within so many seconds it is the same request. */
+/* Slurm signals every task, so that every keeper asks. Within so many seconds it is the same request; and after
+ * that, while a keeper catches up on what another one has asked before: a node may be slow. A rank that has had its
+ * signal, and ends by it, must not get it again: its handlers are gone by then. */
 #define SAME_REQUEST 1.0
+#define LATE_REQUEST 60.0
 /* A rank that ends so wants to be started again, as `lockstep run` does; the others may still be saving. */
 #define REQUEUE 75
 
@@ -106,8 +110,10 @@ static enum ls_status add_extras(const struct ls_keeper *k, const struct ls_work
     const struct ls_visible *v = k->config->programs->visible;
     const struct ls_keep_place *p = &k->place[w - k->worker];
     int device;
-    bool ok = true;
-    if (!has(environ, "OMP_NUM_THREADS"))
+    const struct ls_topo_decision *d = k->decision ? &k->decision[w - k->worker] : NULL;
+    bool ok = !d || ls_keep_set_decided(d, arena, env, n);
+    env[*n] = NULL;
+    if (ok && !has(env, "OMP_NUM_THREADS"))
         ok &= (env[(*n)++] = ls_arena_printf(arena, "OMP_NUM_THREADS=%d", w->cores)) != NULL;
     /* JAX takes all GPUs that it sees, and ranks of one node must not. */
     if (ok && v && v->set && v->count > 0 && p->local_size > 1 &&
@@ -142,7 +148,8 @@ static enum ls_status program_env(struct ls_keeper *k, const struct ls_worker *w
         count++;
     while (ours[extra])
         extra++;
-    char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 4) * sizeof *all);
+    size_t decided = k->decision ? (size_t)k->decision[w - k->worker].nvariable : 0;
+    char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 5 + decided) * sizeof *all);
     for (int i = 0; i < count && (whole = whole && all); i++)
         if (!ls_keep_is_ours(block[i]))
             whole = (all[n++] = ls_arena_strdup(arena, block[i])) != NULL;
@@ -245,13 +252,22 @@ static bool judge(struct ls_keeper *k, struct ls_worker *w, int status, struct l
     return r->code != 0 && !k->ending && r->code != REQUEUE;
 }
 
-static void pass_on(struct ls_keeper *k, int sig)
+static bool is_same(const struct ls_keeper *k, int sig, int nth)
 {
-    double now = ls_time_monotonic();
-    if (sig < 1 || sig > 64 || k->killed ||
-        (k->passed[sig] > 0 && now - k->passed[sig] < SAME_REQUEST))
+    double age = ls_time_monotonic() - k->passed[sig];
+    return k->passed[sig] > 0 && age < (nth <= k->answered[sig] ? LATE_REQUEST : SAME_REQUEST);
+}
+
+static void pass_on(struct ls_keeper *k, int sig, int nth)
+{
+    if (sig < 1 || sig > 64 || k->killed)
         return;
-    k->passed[sig] = now;
+    bool same = is_same(k, sig, nth);
+    if (nth > k->answered[sig])
+        k->answered[sig] = nth;
+    if (same)
+        return;
+    k->passed[sig] = ls_time_monotonic();
     k->ending |= is_stop(sig);
     for (int i = 0; i < k->config->workers; i++) {
         const struct ls_worker *w = &k->worker[i];

@@ -152,21 +152,27 @@ static enum ls_status choose_cpus(struct ls_keeper *k, struct ls_error *err)
     cpu_set_t mask;
     struct ls_keep_cpu *cpus = NULL;
     int n = 0;
+    bool whole = true;
     if (sched_getaffinity(0, sizeof mask, &mask) != 0)
         return ls_error_errno(err, errno, "reading the CPU mask");
     LS_TRY(ls_keep_cpus("", &mask, &cpus, &n, err));
     for (int i = 0; i < c->workers; i++) {
         struct ls_worker *w = &k->worker[i];
         w->bound = ls_keep_split(cpus, n, c->workers, i, &w->cpus);
+        if (k->decision && k->decision[i].bound) {
+            w->bound = true;
+            w->cpus = k->decision[i].cpus;
+        }
         if (!c->bind) {
             w->bound = false;
             w->cpus = mask;
         }
         int cores = ls_keep_cores(cpus, n, &w->cpus) / (w->bound ? 1 : c->workers);
         w->cores = cores > 0 ? cores : 1;
+        whole = whole && ls_keep_limit_threads(k, w);
     }
     free(cpus);
-    return LS_OK;
+    return whole ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
 }
 
 static void print_layout(const struct ls_keeper *k)
@@ -199,6 +205,7 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
     for (int i = 0; i < c->workers; i++)
         k->worker[i] =
             (struct ls_worker){.rank = k->map.first[k->me] + i, .pidfd = -1, .record_fd = -1};
+    LS_TRY(ls_keep_apply_rules(k, err));
     LS_TRY(choose_cpus(k, err));
     if (c->programs)
         LS_TRY(ls_keep_prepare_programs(k, err));

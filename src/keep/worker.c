@@ -1,5 +1,6 @@
 /* Ranks that are our own worker program: how they start, are told, and end. */
 #include "keep/internal.h"
+#include "keep/rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,11 +56,14 @@ static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w,
     int n = 0;
     while (block[n])
         n++;
-    char **longer = ls_arena_alloc(arena, ((size_t)n + 4) * sizeof *longer);
+    const struct ls_topo_decision *d = k->decision ? &k->decision[w - k->worker] : NULL;
+    size_t decided = d ? (size_t)d->nvariable + 1 : 0;
+    char **longer = ls_arena_alloc(arena, ((size_t)n + 4 + decided) * sizeof *longer);
     bool whole = longer != NULL;
     for (int i = 0; i < n && whole; i++)
         whole = (longer[i] = ls_arena_strdup(arena, block[i])) != NULL;
     free(block);
+    whole = whole && (!d || ls_keep_set_decided(d, arena, longer, &n));
     char *record = ls_arena_printf(arena, LS_RECORD_FD_VARIABLE "=%d", fd);
     char *began = ls_arena_printf(arena, LS_KEEP_BEGAN_VARIABLE "=%.6f", k->began);
     /* Unbound workers share the CPUs: each takes its part, or they would all start a thread on each. */
@@ -111,8 +115,9 @@ static bool judge(struct ls_keeper *k, struct ls_worker *w, int status, struct l
 }
 
 /* Slurm signals every task, so every keeper asks: the workers must hear it once. */
-static void pass_on(struct ls_keeper *k, int sig)
+static void pass_on(struct ls_keeper *k, int sig, int nth)
 {
+    (void)nth;
     if (k->killed || k->told)
         return;
     k->told = true;

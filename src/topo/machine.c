@@ -40,11 +40,9 @@ void ls_topo_refresh(const char *root, struct ls_topo_machine *machine)
     struct ls_sys sys = {.root = root, .left = LS_SYS_CALLS};
     ls_topo_open_gpus(&sys, machine);
     ls_topo_open_nics(&sys, machine);
-    if (!*root) {
-        cpu_set_t allowed;
-        if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-            machine->allowed = allowed;
-        ls_topo_own_limits(&machine->limits);
-    }
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        machine->allowed = allowed;
+    ls_topo_own_limits(&machine->limits);
     ls_topo_classify(machine);
 }

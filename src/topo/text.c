@@ -38,6 +38,18 @@ enum ls_status ls_topo_bad(struct ls_error *err, enum ls_status status, const ch
     return ls_error_set(err, status, "at character %zu of '%s': %s", at + 1, part, what);
 }
 
+bool ls_topo_is_set_by_us(const char *set, const char *variable)
+{
+    size_t size = strlen(variable);
+    for (const char *at = set; at && *at;) {
+        size_t n = strcspn(at, ";");
+        if (n == size && !strncmp(at, variable, n))
+            return true;
+        at += n + (at[n] == ';');
+    }
+    return false;
+}
+
 bool ls_topo_digits(const char *text, size_t *at, uint64_t max, uint64_t *value)
 {
     size_t i = *at;

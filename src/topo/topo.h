@@ -122,6 +122,12 @@ struct ls_slurm {
 /* getenv without the global: the value of `name`, or NULL. */
 typedef const char *ls_topo_getenv(void *user, const char *name);
 
+/* What Lockstep itself (Slurm's plugin, the launcher, the worker) has set for one task, and not its user:
+ * "NAME=VALUE;NAME=VALUE". */
+#define LS_TOPO_SET_VARIABLE "LOCKSTEP_SET"
+/* Is `variable`, "NAME=VALUE", in such a list? `set` may be NULL. */
+bool ls_topo_is_set_by_us(const char *set, const char *variable);
+
 /* Reads and cross-checks all of it. A variable that is set but empty counts as unset, except
  * CUDA_VISIBLE_DEVICES. LS_ERR_ENV: missing, not understood or contradictory, with the variables and
  * values at fault; LS_ERR_NOMEM. *slurm is empty after an error. */

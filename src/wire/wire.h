@@ -185,7 +185,7 @@ void ls_wire_control_record(struct ls_wire_control *control, int rank, const voi
  * `text` is cut at 4000 bytes. */
 void ls_wire_control_fail(struct ls_wire_control *control, int rank, int code, bool echo,
                           const char *text);
-/* Everyone, this keeper included, gets LS_WIRE_STOP with `signal`. */
+/* Everyone, this keeper included, gets LS_WIRE_STOP with `signal`, a number of the keepers' own making. */
 void ls_wire_control_stop(struct ls_wire_control *control, int signal);
 /* This keeper's workers have all ended and all their records are sent. */
 void ls_wire_control_finished(struct ls_wire_control *control);

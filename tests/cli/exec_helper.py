@@ -57,7 +57,9 @@ def hear(folder):
 
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(s, note)
-    open(path + ".ready", "w").close()
+    with open(path + ".new", "w") as f:
+        f.write(str(os.getppid()))
+    os.rename(path + ".new", path + ".ready")
     while True:
         signal.pause()
 

@@ -4,3 +4,7 @@ tests_keep_test_keep_SOURCES = tests/keep/test_keep.c
 tests_keep_test_keep_LDADD = libls_keep.la libls_base.la
 tests_keep_test_programs_SOURCES = tests/keep/test_programs.c
 tests_keep_test_programs_LDADD = libls_keep.la libls_wire.la libls_topo.la libls_base.la $(PMIX_LIBS)
+check_PROGRAMS += tests/keep/test_rules
+TESTS += tests/keep/test_rules
+tests_keep_test_rules_SOURCES = tests/keep/test_rules.c tests/topo/machines.h
+tests_keep_test_rules_LDADD = libls_keep.la libls_wire.la libls_topo_host.la libls_topo.la libls_base.la $(PMIX_LIBS)

@@ -4,6 +4,7 @@ allocation; and an MPI program that finds its PMIx server."""
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -37,7 +38,15 @@ def told(scratch, n):
     return ranks
 
 
+def decided(env):
+    """What Lockstep itself has set for this rank, by rule."""
+    listed = dict(x.split("=", 1) for x in env.get("LOCKSTEP_SET", "").split(";") if x)
+    return {name: value for name, value in listed.items() if env.get(name) == value}
+
+
 def test_layouts(c, scratch):
+    """Returns, of each layout, what was decided for each rank."""
+    rules = {}
     layouts = (
         (["-N2", "--ntasks-per-node=1"], 3, [3, 3], "one task per node, three ranks each"),
         (["-N2", "--ntasks-per-node=2"], 1, [2, 2], "one task per rank"),
@@ -65,6 +74,11 @@ def test_layouts(c, scratch):
         tap.ok(all(sorted(int(e["LOCAL_RANK"]) for e in g) == list(range(len(g))) and
                    {e["LOCAL_WORLD_SIZE"] for e in g} == {str(len(g))} for g in groups.values()),
                f"{what}: local ranks of each node")
+        rules[what] = [decided(e) for e in env]
+        tap.ok(all(d.get("UCX_NUM_EPS") == str(n) and d.get("NCCL_DEBUG") == "WARN" and
+                   int(d.get("OMP_NUM_THREADS", 0)) >= 1 and
+                   d.get("UCX_NUM_PPN") == e["LOCAL_WORLD_SIZE"] for d, e in zip(rules[what], env)),
+               f"{what}: the rules were applied to each rank", rules[what])
         clusters = [json.loads(e["TF_CONFIG"])["cluster"] for e in env]
         ends = clusters[0]["chief"] + clusters[0].get("worker", [])
         tap.ok(all(x == clusters[0] for x in clusters) and len(set(ends)) == n,
@@ -72,6 +86,36 @@ def test_layouts(c, scratch):
         result = exec_step(c, layout, *helper("meet"), options=[f"--workers-per-task={per_task}"])
         tap.ok(result.returncode == 0 and f"met {list(range(n))}" in result.stdout,
                f"{what}: they meet at the master's port", result.stdout, result.stderr)
+    return rules
+
+
+def test_rules(c, scratch):
+    """The user's own stay; the check comes first; a bad setting of one task ends all of them, with one message."""
+    layout = ["-N2", "--ntasks-per-node=1"]
+    c.env.update(NCCL_DEBUG="INFO", OMP_NUM_THREADS="7")
+    result = exec_step(c, layout, *helper("tell", scratch.path), options=["--workers-per-task=2"])
+    env = told(scratch, 4)
+    tap.same([(e["NCCL_DEBUG"], e["OMP_NUM_THREADS"]) for e in env], [("INFO", "7")] * 4,
+             "what the user has set stays")
+    tap.ok(env and not any(n in decided(e) for e in env for n in ("NCCL_DEBUG", "OMP_NUM_THREADS")),
+           "and is not taken for ours", result.stderr)
+    del c.env["NCCL_DEBUG"], c.env["OMP_NUM_THREADS"]
+    for what, change, part in (("a bad setting", "LOCKSTEP_TRANSPORT=udp", "LOCKSTEP_TRANSPORT"),
+                               ("Slurm's variables", "SLURM_PROCID=x", "SLURM_PROCID")):
+        result = c.run("srun", "--mpi=pmix", "--kill-on-bad-exit=0", "--mem=100", *layout, "sh", "-c",
+                       f'[ $SLURM_NODEID = 1 ] && export {change}; exec "$0" exec -- sleep 1000', LOCKSTEP)
+        tap.ok(result.returncode == 125 and result.stderr.count(part) == 1 and
+               "task 1 on n1 cannot take part" in result.stderr,
+               f"{what} of one task: all end, one tells", result.returncode, result.stderr)
+    c.env["LOCKSTEP_CHECK"] = "fast"
+    result = exec_step(c, layout, "echo", "started")
+    tap.ok(result.returncode == 0 and result.stdout.count("started") == 2, "the check comes first",
+           result.stdout, result.stderr)
+    del c.env["LOCKSTEP_CHECK"]
+    result = c.run("srun", "--mpi=pmix", "--mem=100", *layout, "env", "LOCKSTEP_CHECK=fsat", LOCKSTEP, "exec",
+                   "echo", "started")
+    tap.ok(result.returncode == 125 and "started" not in result.stdout and "LOCKSTEP_CHECK" in result.stderr,
+           "a word that is none starts nothing", result.stdout, result.stderr)
 
 
 def test_allocation(c, scratch):
@@ -113,32 +157,63 @@ def test_ends(c, scratch):
              [f"{r}\n" for r in range(4)], "a file for each rank of each node")
 
 
-def test_signals(c, scratch):
-    step = c.start_step("srun", "--mpi=pmix", "--kill-on-bad-exit=0", "--mem=100", "-N2",
-                        "--ntasks-per-node=1", LOCKSTEP, "exec", "--workers-per-task=2", "--",
-                        *helper("hear", scratch.path))
+class Listeners:
+    """Four ranks on two nodes that note the signals they hear, and end on TERM."""
 
-    def heard(name):
-        paths = [scratch(f"signals-{r}") for r in range(4)]
-        return all(os.path.exists(p) and name in tap.read(p, "r") for p in paths)
+    def __init__(self, c, scratch):
+        for r in range(4):
+            for name in (f"signals-{r}", f"signals-{r}.ready"):
+                if os.path.exists(scratch(name)):
+                    os.unlink(scratch(name))
+        self.scratch = scratch
+        self.step = c.start_step("srun", "--mpi=pmix", "--kill-on-bad-exit=0", "--mem=100", "-N2",
+                                 "--ntasks-per-node=1", LOCKSTEP, "exec", "--workers-per-task=2", "--",
+                                 *helper("hear", scratch.path))
+        self.wait(lambda: all(os.path.exists(scratch(f"signals-{r}.ready")) for r in range(4)),
+                  "four ranks listen")
 
-    def wait(condition):
+    def wait(self, condition, what):
         end = time.monotonic() + 60
         while not condition() and time.monotonic() < end:
             time.sleep(0.02)
-        return condition()
+        tap.ok(condition(), what)
 
-    tap.ok(wait(lambda: all(os.path.exists(scratch(f"signals-{r}.ready")) for r in range(4))),
-           "four ranks listen")
+    def heard(self):
+        paths = [self.scratch(f"signals-{r}") for r in range(4)]
+        return [tap.read(p, "r").split() if os.path.exists(p) else [] for p in paths]
+
+    def wait_heard(self, name, what):
+        self.wait(lambda: all("SIG" + name in h for h in self.heard()), what)
+
+    def end(self, names, what):
+        out, _ = self.step.communicate(timeout=60)
+        tap.same(self.heard(), [["SIG" + n for n in names]] * 4, what)
+        tap.ok(self.step.returncode == 0, "and ends well", self.step.returncode, out)
+
+
+def test_signals(c, scratch):
+    listeners = Listeners(c, scratch)
     job = c.run("squeue", "-h", "-s", "-o", "%i").stdout.split()
     (step_id,) = [s for s in job if s.endswith(".0")]
     for name in ("USR1", "USR2", "TERM"):
         c.run("scancel", f"--signal={name}", step_id)
-        tap.ok(wait(lambda n=name: heard("SIG" + n)), f"all ranks hear {name} from Slurm")
-    out, _ = step.communicate(timeout=60)
-    tap.same([tap.read(scratch(f"signals-{r}"), "r").split() for r in range(4)],
-             [["SIGUSR1", "SIGUSR2", "SIGTERM"]] * 4, "each of them once")
-    tap.ok(step.returncode == 0, "and ends well", step.returncode, out)
+        listeners.wait_heard(name, f"all ranks hear {name} from Slurm")
+    listeners.end(["USR1", "USR2", "TERM"], "each of them once")
+
+
+def test_slow_node(c, scratch):
+    """Slurm signals every task, and where it signals only these, every keeper passes it on: one that hears it long
+    after the others must not make their ranks hear it again."""
+    listeners = Listeners(c, scratch)
+    first, second = (int(tap.read(scratch(f"signals-{r}.ready"), "r")) for r in (0, 2))
+    os.kill(first, signal.SIGUSR1)
+    listeners.wait_heard("USR1", "a keeper passes a signal on to all nodes")
+    time.sleep(1.2)  # longer than keepers take for one request in any case
+    os.kill(second, signal.SIGUSR1)
+    os.kill(second, signal.SIGUSR2)
+    listeners.wait_heard("USR2", "the slow one hears it, and then another one")
+    os.kill(first, signal.SIGTERM)
+    listeners.end(["USR1", "USR2", "TERM"], "no rank hears the first one twice")
 
 
 def test_env(c):
@@ -244,13 +319,18 @@ def test_templates(c, scratch):
 def main():
     cluster.skip_without_slurm()
     with tap.Scratch() as scratch, cluster.Cluster(scratch) as c:
-        test_layouts(c, scratch)
+        with_plugin = test_layouts(c, scratch)
+        test_rules(c, scratch)
         test_allocation(c, scratch)
         test_ends(c, scratch)
         test_signals(c, scratch)
+        test_slow_node(c, scratch)
         test_env(c)
         test_mpi(c, scratch)
         test_templates(c, scratch)
+    with tap.Scratch() as scratch, cluster.Cluster(scratch, "--spank=no") as c:
+        tap.same(test_layouts(c, scratch), with_plugin, "without the plugin, the same is decided for every rank")
+        test_rules(c, scratch)
     tap.done()
 
 

@@ -476,6 +476,25 @@ static void test_late(void)
     close_plugin();
 }
 
+/* slurmstepd may open every GPU, and its task, in a cgroup, only the second one: CUDA's number 0 is that. */
+static void test_devices(void)
+{
+    char first[512];
+    store("/proc/driver/nvidia/gpus/0000:23:00.0/information", "Device Minor: \t 0\n");
+    store("/proc/driver/nvidia/gpus/0000:43:00.0/information", "Device Minor: \t 1\n");
+    store("/dev/nvidia0", "");
+    store("/dev/nvidia1", "");
+    start(S_CTX_REMOTE, ARGS(root_arg));
+    fake_option(fake, "lockstep-explain", NULL);
+    fake_setenv(fake, "CUDA_VISIBLE_DEVICES=0");
+    hook(POST_OPT, 0, NULL);
+    snprintf(first, sizeof first, "%s/dev/nvidia0", root);
+    unlink(first);
+    tap_ok(hook(TASK, 0, NULL) == 0 && fake_said(fake, "GPUs 0000:43:00.0;"),
+           "the GPU is the one that the task may open: %s", fake->log);
+    close_plugin();
+}
+
 static void test_explain(void)
 {
     for (uint32_t node = 0; node < 2; node++) {
@@ -613,6 +632,7 @@ int main(void)
     test_grants();
     test_limits();
     test_environment();
+    test_devices(); /* the last one: the node keeps its GPUs */
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", root);
     if (system(command) != 0)

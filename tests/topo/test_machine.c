@@ -607,7 +607,7 @@ static void test_refresh(void)
     ls_topo_refresh(dir, m);
     tap_ok(!m->gpu[0].open && m->gpu[1].open && !m->gpu[2].open && !m->gpu[3].open &&
                m->nic[0].open && m->nic[0].class == LS_TOPO_NIC_COMPUTE &&
-               m->nic[1].class == LS_TOPO_NIC_CLOSED && CPU_EQUAL(&m->allowed, &seen->allowed),
+               m->nic[1].class == LS_TOPO_NIC_CLOSED,
            "which devices may be opened is looked at again");
     clear();
     cpu_set_t mine;

@@ -1,0 +1,118 @@
+/* Reads what src/topo's rules want to know, for the keepers of `run` and `exec`. */
+#include "cli/rules.h"
+#include "cli/cli.h"
+#include "topo/host.h"
+#include "topo/nvml.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+bool ls_cli_find_transport(const char *text, enum ls_topo_transport *transport)
+{
+    for (int i = 0; ls_topo_transport_names[i]; i++)
+        if (!strcmp(text, ls_topo_transport_names[i])) {
+            *transport = (enum ls_topo_transport)i;
+            return true;
+        }
+    return false;
+}
+
+/* The environment as the user made it: without what the plugin has set for this step, or for one around it. */
+static const char *of_user(void *user, const char *name)
+{
+    const char *set = getenv(LS_TOPO_SET_VARIABLE);
+    size_t n = strlen(name);
+    (void)user;
+    for (char **e = environ; *e; e++)
+        if (!strncmp(*e, name, n) && (*e)[n] == '=')
+            return ls_topo_is_set_by_us(set, *e) ? NULL : *e + n + 1;
+    return NULL;
+}
+
+/* LOCKSTEP_SPANK is VERSION/JOB.STEP: has the plugin prepared this very step? It may be inherited. */
+static bool is_prepared(const struct ls_slurm *slurm)
+{
+    const char *proof = getenv("LOCKSTEP_SPANK"), *step = proof ? strrchr(proof, '/') : NULL;
+    char mine[64];
+    snprintf(mine, sizeof mine, "/%lld.%lld", (long long)slurm->job_id, (long long)slurm->step_id);
+    return slurm->place == LS_SLURM_STEP && step && !strcmp(step, mine);
+}
+
+static enum ls_status read_settings(struct ls_cli_rules *r, bool *bind, struct ls_error *err)
+{
+    const char *transport = getenv("LOCKSTEP_TRANSPORT"), *how = getenv("LOCKSTEP_BIND");
+    if (transport && *transport && !ls_cli_find_transport(transport, &r->request.transport))
+        return ls_error_set(err, LS_ERR_USAGE,
+                            "LOCKSTEP_TRANSPORT: found '%.40s', expected auto, ib, roce, tcp, shm "
+                            "or keep",
+                            transport);
+    if (how && *how && strcmp(how, "auto") != 0 && strcmp(how, "none") != 0)
+        return ls_error_set(err, LS_ERR_USAGE,
+                            "LOCKSTEP_BIND: found '%.40s', expected auto or none", how);
+    *bind = *bind && !(how && !strcmp(how, "none"));
+    r->request.bind = *bind;
+    return LS_OK;
+}
+
+/* The plugin's file, where there is one. */
+static enum ls_status read_site(struct ls_topo_site *site, struct ls_error *err)
+{
+    static const char path[] = LS_SYSCONFDIR "/lockstep-site.conf";
+    char *text = NULL;
+    size_t size;
+    struct ls_error why = {0};
+    *site = ls_topo_site_default;
+    enum ls_status status = ls_file_read(path, 1 << 20, &text, &size, &why);
+    if (status == LS_ERR_NOTFOUND)
+        return LS_OK;
+    if (status == LS_OK)
+        status = ls_topo_site_parse(path, text, site, NULL, &why);
+    free(text);
+    return status == LS_OK ? LS_OK : ls_error_set(err, LS_ERR_ENV, "%s", why.message);
+}
+
+/* NVML takes its time, and is asked only where its driver is. */
+static enum ls_status read_machine(const struct ls_slurm *slurm, struct ls_topo_machine *machine,
+                                   struct ls_error *err)
+{
+    struct ls_error why = {0};
+    LS_TRY(ls_topo_read("", machine, err));
+    if (access("/dev/nvidiactl", F_OK) == 0 &&
+        ls_topo_nvml_add(NULL, machine, &why) == LS_ERR_ENV && slurm->proc_id <= 0)
+        ls_cli_error("warning: %s", why.message);
+    return LS_OK;
+}
+
+enum ls_status ls_cli_read_rules(const struct ls_slurm *slurm, struct ls_cli_rules *rules,
+                                 struct ls_keep_config *config, struct ls_error *err)
+{
+    const char **keys = NULL;
+    LS_TRY(read_settings(rules, &config->bind, err));
+    config->rules_told = is_prepared(slurm);
+    if (config->rules_told && config->workers == 1)
+        return LS_OK;
+    LS_TRY(read_site(&rules->site, err));
+    if (!rules->site.enabled)
+        return LS_OK;
+    rules->machine = malloc(sizeof *rules->machine);
+    if (!rules->machine)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the description of this machine");
+    LS_TRY(read_machine(slurm, rules->machine, err));
+    LS_TRY(ls_topo_host_keys(of_user, NULL, &rules->arena, &keys, err));
+    rules->request.machine = rules->machine;
+    rules->request.site = &rules->site;
+    rules->request.site_keys = keys;
+    rules->request.get = of_user;
+    config->rules = &rules->request;
+    return LS_OK;
+}
+
+void ls_cli_free_rules(struct ls_cli_rules *rules)
+{
+    free(rules->machine);
+    ls_arena_free(&rules->arena);
+}

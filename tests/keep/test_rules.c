@@ -1,0 +1,141 @@
+/* What keepers decide for their ranks on stored machines, and what becomes of a rank's environment. */
+#include "keep/rules.h"
+#include "tests/topo/machines.h"
+
+static struct ls_arena arena;
+
+/* Decides for every rank of `map`; the decisions stay in the arena. */
+static struct ls_topo_decision *decide(const char *tree, const char *const *env,
+                                       const struct ls_wire_map *map)
+{
+    static struct ls_topo_decision d[16];
+    struct ls_error err = {0};
+    struct ls_topo_machine *m = load(tree);
+    const struct ls_topo_request rules = {
+        .machine = m, .get = get_listed, .user = (void *)env, .bind = true};
+    for (int r = 0; r < map->size && r < 16; r++)
+        if (ls_keep_decide(&rules, map, r, &arena, &d[r], &err) != LS_OK)
+            tap_ok(false, "%s, rank %d: %s", tree, r, err.message);
+    free(m);
+    return d;
+}
+
+#define ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define JOB      "SLURM_JOB_ID=7", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"
+
+static struct ls_wire_map map_of(int keepers, const int *node, const int *workers)
+{
+    struct ls_wire_map map = {0};
+    if (ls_wire_map_init(&map, keepers, node, workers, NULL) != LS_OK)
+        exit(1);
+    return map;
+}
+
+static bool is_apart(const struct ls_topo_decision *d, int n)
+{
+    cpu_set_t both;
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < a; b++) {
+            CPU_AND(&both, &d[a].cpus, &d[b].cpus);
+            if (!d[a].bound || !d[b].bound || CPU_COUNT(&both) > 0)
+                return false;
+        }
+    return true;
+}
+
+/* Two nodes of eight GPUs, one keeper of eight ranks on each: what is said of the task must not be taken for that of
+ * a rank. */
+static void test_several(void)
+{
+    struct ls_wire_map map = map_of(2, (const int[]){0, 1}, (const int[]){8, 8});
+    const struct ls_topo_decision *d =
+        decide("dgx",
+               ENV(JOB, "SLURM_CPU_BIND_TYPE=none", "SLURM_CPUS_PER_TASK=224",
+                   "SLURM_CPUS_ON_NODE=224", "SLURM_GPUS_ON_NODE=8"),
+               &map);
+    bool one_each = true, sizes = true;
+    for (int r = 0; r < 16; r++) {
+        one_each &= d[r].ngpu == 1 && d[r].gpu[0] == r % 8;
+        sizes &= is_set_to(&d[r], "UCX_NUM_EPS", "16") && is_set_to(&d[r], "UCX_NUM_PPN", "8") &&
+                 is_set_to(&d[r], "OMP_NUM_THREADS", "14");
+    }
+    tap_ok(one_each, "each of eight ranks in a task has a GPU of its own");
+    tap_ok(is_apart(d, 8) && is_apart(d + 8, 8) && CPU_COUNT(&d[0].cpus) == 28 &&
+               CPU_ISSET(0, &d[0].cpus) && CPU_ISSET(56, &d[4].cpus),
+           "and CPUs of its own near it, although Slurm binds no task");
+    tap_ok(sizes, "and variables of its own");
+    tap_ok(d[0].interface && !strcmp(d[0].interface, "eno1"), "they meet over %s", d[0].interface);
+    ls_wire_map_free(&map);
+}
+
+/* A keeper for each rank: Slurm's word on tasks is that on ranks. */
+static void test_one_each(void)
+{
+    struct ls_wire_map map = map_of(4, (const int[]){0, 0, 1, 1}, (const int[]){1, 1, 1, 1});
+    const struct ls_topo_decision *d =
+        decide("dgx", ENV(JOB, "SLURM_CPU_BIND_TYPE=none", "SLURM_CPUS_PER_TASK=4"), &map);
+    tap_ok(!d[0].bound && !d[3].bound && is_set_to(&d[0], "OMP_NUM_THREADS", "4"),
+           "--cpu-bind=none and --cpus-per-task hold for a task of one rank");
+    tap_ok(d[2].ngpu == 1 && d[2].gpu[0] == 0 && d[3].gpu[0] == 1,
+           "ranks count from 0 on each node");
+    ls_wire_map_free(&map);
+}
+
+/* No job, one node: nothing between nodes is set. */
+static void test_alone(void)
+{
+    struct ls_wire_map map = map_of(1, (const int[]){0}, (const int[]){2});
+    const struct ls_topo_decision *d = decide("tcp", ENV("A=1"), &map);
+    tap_ok(is_set_to(&d[0], "NCCL_SOCKET_IFNAME", NULL) && d[0].expected == LS_TOPO_SHM &&
+               is_set_to(&d[1], "UCX_NUM_PPN", "2"),
+           "two ranks on one machine share memory");
+    ls_wire_map_free(&map);
+}
+
+/* ---- the environment ---- */
+
+static const char *value(char **env, int n, const char *name)
+{
+    const char *found = NULL;
+    size_t len = strlen(name);
+    for (int i = 0; i < n; i++)
+        if (!strncmp(env[i], name, len) && env[i][len] == '=') {
+            if (found)
+                return "(twice)";
+            found = env[i] + len + 1;
+        }
+    return found ? found : "(unset)";
+}
+
+static void test_environment(void)
+{
+    struct ls_topo_variable variables[] = {{.name = "NCCL_DEBUG", .value = "WARN"},
+                                           {.name = "UCX_NUM_EPS", .value = "16"},
+                                           {.name = "UCX_TLS"},
+                                           {.name = "OMP_NUM_THREADS"}};
+    const struct ls_topo_decision d = {.variable = variables, .nvariable = 4};
+    char *env[16] = {"UCX_NUM_EPS=2", "UCX_TLS=self,sm,tcp", "OMP_NUM_THREADS=3", "KEPT=1",
+                     "LOCKSTEP_SET=UCX_NUM_EPS=2;UCX_TLS=self,sm,tcp;OMP_NUM_THREADS=8;KEPT=1"};
+    int n = 5;
+    tap_ok(ls_keep_set_decided(&d, &arena, env, &n), "an environment is made");
+    tap_ok(!strcmp(value(env, n, "UCX_NUM_EPS"), "16"), "what was ours is replaced");
+    tap_ok(!strcmp(value(env, n, "UCX_TLS"), "(unset)"), "or goes");
+    tap_ok(!strcmp(value(env, n, "OMP_NUM_THREADS"), "3"), "what the user has changed since stays");
+    tap_ok(!strcmp(value(env, n, "KEPT"), "1"), "and so does what no rule is about");
+    tap_ok(!strcmp(value(env, n, "LOCKSTEP_SET"), "NCCL_DEBUG=WARN;UCX_NUM_EPS=16"),
+           "the list is that of now: %s", value(env, n, "LOCKSTEP_SET"));
+    char *bare[16] = {"A=1"};
+    n = 1;
+    ls_keep_set_decided(&d, &arena, bare, &n);
+    tap_ok(n == 4 && !strcmp(value(bare, n, "NCCL_DEBUG"), "WARN"), "without a list, too");
+}
+
+int main(void)
+{
+    test_several();
+    test_one_each();
+    test_alone();
+    test_environment();
+    ls_arena_free(&arena);
+    return tap_done();
+}
