@@ -145,7 +145,7 @@ const char *ls_wire_address_text(const struct sockaddr_storage *address, char ou
 }
 
 // One socket for both families where the kernel has IPv6.
-static int try_listen(int family, uint16_t *port)
+static int try_bind(int family, uint16_t *port)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -156,7 +156,7 @@ static int try_listen(int family, uint16_t *port)
     if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) ||
         bind(fd, (struct sockaddr *)&a,
              family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6)) ||
-        listen(fd, 128) || getsockname(fd, (struct sockaddr *)&a, &n)) {
+        getsockname(fd, (struct sockaddr *)&a, &n)) {
         int why = errno;
         close(fd);
         errno = why;
@@ -169,10 +169,21 @@ static int try_listen(int family, uint16_t *port)
     return fd;
 }
 
+int ls_wire_bind(uint16_t *port)
+{
+    int fd = try_bind(AF_INET6, port);
+    return fd >= 0 ? fd : try_bind(AF_INET, port);
+}
+
 int ls_wire_listen(uint16_t *port)
 {
-    int fd = try_listen(AF_INET6, port);
-    return fd >= 0 ? fd : try_listen(AF_INET, port);
+    int fd = ls_wire_bind(port);
+    if (fd < 0 || listen(fd, 128) == 0)
+        return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
 }
 
 bool ls_wire_address_of(const struct sockaddr_storage *from, struct ls_wire_address *out)

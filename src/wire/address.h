@@ -36,6 +36,9 @@ void ls_wire_address_fill(const struct ls_wire_address *address, uint16_t port,
                           struct sockaddr_storage *out);
 /* The reverse, without the port; false for another family. `loopback` is not known. */
 bool ls_wire_address_of(const struct sockaddr_storage *from, struct ls_wire_address *out);
+/* Binds a socket to a port that the kernel chooses, on all addresses of both families where the kernel has
+ * IPv6. Nobody can take the port, and who connects to it is refused. -1: errno says why. */
+int ls_wire_bind(uint16_t *port);
 /* Listens on all addresses of both families where the kernel has IPv6, on a port that it chooses. -1: errno
  * says why. */
 int ls_wire_listen(uint16_t *port);
