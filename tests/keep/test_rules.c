@@ -113,7 +113,11 @@ static const char *said(const char *tree, const char *const *env, int me, bool t
     struct ls_error err = {0};
     for (int i = 0; i < 4; i++)
         worker[i] = (struct ls_worker){.rank = 4 * me + i};
-    if (!out || ls_keep_apply_rules(&k, &err) != LS_OK)
+    if (!out) {
+        printf("Bail out! no temporary file\n");
+        exit(1);
+    }
+    if (ls_keep_apply_rules(&k, &err) != LS_OK)
         tap_ok(false, "%s: %s", tree, err.message);
     rewind(out);
     text[fread(text, 1, sizeof text - 1, out)] = '\0';
