@@ -106,12 +106,17 @@ static bool is_repeated(const struct ls_keeper *k, int worker, const char *text)
     return false;
 }
 
-/* Warnings from keeper 0, since nodes are mostly alike; problems from the first one of every node. */
+/* Warnings from keeper 0, since nodes are mostly alike; problems from the first one of every node. Outside a job
+ * nobody has asked for GPUs or a network: only problems, and none where there are no such devices. */
 static void say_notes(const struct ls_keeper *k)
 {
     const struct ls_keep_config *c = k->config;
+    const struct ls_topo_request *r = c->rules;
     bool first_here = k->map.rank[k->map.first[k->me]].local_rank == 0;
-    enum ls_topo_level least = k->me == 0 ? LS_TOPO_WARN : LS_TOPO_PROBLEM;
+    bool job = r->get && r->get(r->user, "SLURM_JOB_ID");
+    enum ls_topo_level least = job && k->me == 0 ? LS_TOPO_WARN : LS_TOPO_PROBLEM;
+    if (!job && r->machine->ngpu == 0 && r->machine->nnic == 0)
+        return;
     for (int w = 0; w < c->workers && first_here && !c->rules_told; w++)
         for (int i = 0; i < k->decision[w].nnote; i++) {
             const struct ls_topo_note *note = &k->decision[w].note[i];

@@ -40,9 +40,8 @@ void ls_topo_refresh(const char *root, struct ls_topo_machine *machine)
     struct ls_sys sys = {.root = root, .left = LS_SYS_CALLS};
     ls_topo_open_gpus(&sys, machine);
     ls_topo_open_nics(&sys, machine);
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        machine->allowed = allowed;
+    if (sched_getaffinity(0, sizeof machine->allowed, &machine->allowed) != 0)
+        CPU_ZERO(&machine->allowed); /* not known, rather than somebody else's */
     ls_topo_own_limits(&machine->limits);
     ls_topo_classify(machine);
 }

@@ -114,11 +114,20 @@ static void take(struct ls_decide *c, int gpu)
     d->gpu[d->ngpu++] = gpu;
 }
 
-/* The task's GPUs among those that it can see. */
-static enum ls_status choose(struct ls_decide *c, const int *seen, int n, bool shared)
+/* The task's GPUs among those that it can see. `asked`: someone has asked for these GPUs, so that too few or too many
+ * are a mistake. Otherwise they are just there, and the ranks may compute on CPUs. */
+static enum ls_status choose(struct ls_decide *c, const int *seen, int n, bool shared, bool asked)
 {
     int first = 0, end = n, local = c->request->local_rank, size = c->request->local_size;
-    if (shared && n > 0) {
+    if (shared && n > 0 && !asked) {
+        if (n < size)
+            ls_decide_note(
+                c, LS_TOPO_INFO,
+                "%d ranks share %d GPU%s, which NCCL refuses (\"Duplicate GPU detected\")", size, n,
+                n == 1 ? "" : "s");
+        first = local % n;
+        end = first + 1;
+    } else if (shared && n > 0) {
         struct ls_error why = {0};
         if (ls_visible_choose(n, local, size, &first, &why) != LS_OK)
             return ls_error_set(c->err, LS_ERR_ENV, "%s", why.message);
@@ -204,7 +213,7 @@ enum ls_status ls_decide_gpus(struct ls_decide *c)
     bool all = !visible.set && !in_job && c->request->local_size > 1;
     bool shared = all || is_shared(c, n, step);
     keep_common(c, shared ? seen : step_gpus, shared ? n : step, shared);
-    return choose(c, seen, n, shared);
+    return choose(c, seen, n, shared, !all);
 }
 
 /* ---- NICs ---- */

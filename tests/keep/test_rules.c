@@ -1,4 +1,5 @@
 /* What keepers decide for their ranks on stored machines, and what becomes of a rank's environment. */
+#include "keep/internal.h"
 #include "keep/rules.h"
 #include "tests/topo/machines.h"
 
@@ -92,6 +93,68 @@ static void test_alone(void)
     ls_wire_map_free(&map);
 }
 
+/* What a keeper of four ranks prints on this machine; `me`: which one, of two on two nodes. */
+static const char *said(const char *tree, const char *const *env, int me, bool told)
+{
+    static char text[16384];
+    struct ls_topo_machine *m = load(tree);
+    const struct ls_topo_request rules = {
+        .machine = m, .get = get_listed, .user = (void *)env, .bind = true};
+    FILE *out = tmpfile();
+    const struct ls_keep_config config = {
+        .workers = 4, .rules = &rules, .rules_told = told, .out = out};
+    struct ls_worker worker[4];
+    char *host[] = {"n0", "n1"};
+    struct ls_keeper k = {.config = &config,
+                          .map = map_of(2, (const int[]){0, 1}, (const int[]){4, 4}),
+                          .me = me,
+                          .host = host,
+                          .worker = worker};
+    struct ls_error err = {0};
+    for (int i = 0; i < 4; i++)
+        worker[i] = (struct ls_worker){.rank = 4 * me + i};
+    if (!out) {
+        printf("Bail out! no temporary file\n");
+        exit(1);
+    }
+    if (ls_keep_apply_rules(&k, &err) != LS_OK)
+        tap_ok(false, "%s: %s", tree, err.message);
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    fclose(out);
+    free(k.decision);
+    ls_arena_free(&k.arena);
+    ls_wire_map_free(&k.map);
+    free(m);
+    return text;
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text++)
+        n++;
+    return n;
+}
+
+static void test_notes(void)
+{
+    const char *text = said("troubled", ENV("SLURM_JOB_ID=7"), 0, false);
+    tap_ok(count(text, "mlx5_1 is RoCE without") == 1 &&
+               count(text, "knows no subnet manager") == 1,
+           "keeper 0 says warnings and problems, once for all of its ranks");
+    text = said("troubled", ENV("SLURM_JOB_ID=7"), 1, false);
+    tap_ok(count(text, "mlx5_1 is RoCE without") == 0 &&
+               count(text, "n1: mlx5_0 port 1 knows no subnet manager") == 1,
+           "others only problems, with the name of their node");
+    text = said("troubled", ENV("A=1"), 0, false);
+    tap_ok(count(text, "mlx5_1 is RoCE without") == 0 &&
+               count(text, "knows no subnet manager") == 1,
+           "outside a job only problems");
+    tap_ok(!*said("troubled", ENV("SLURM_JOB_ID=7"), 0, true),
+           "nothing where the plugin has said it");
+}
+
 /* ---- the environment ---- */
 
 static const char *value(char **env, int n, const char *name)
@@ -135,6 +198,7 @@ int main(void)
     test_several();
     test_one_each();
     test_alone();
+    test_notes();
     test_environment();
     ls_arena_free(&arena);
     return tap_done();

@@ -65,6 +65,8 @@ static void test_gpus(void)
     } cases[] = {
         {"no job: all", "dgx", ENV("A=1"), 0, 1, "0,1,2,3,4,5,6,7", NULL},
         {"no job: one each", "dgx", ENV("A=1"), 3, 8, "3", NULL},
+        {"no job: more ranks than GPUs", "dgx", ENV("A=1"), 9, 10, "1", "share 8 GPUs"},
+        {"no job: one GPU for two", "tcp", ENV("A=1"), 1, 2, "0", "share 1 GPU"},
         {"a job without GPUs", "dgx", ENV(JOB), 0, 1, "", "none was granted"},
         {"NoDevFiles of old Slurm", "dgx", ENV(JOB, "CUDA_VISIBLE_DEVICES=NoDevFiles"), 0, 1, "",
          "none was granted"},
