@@ -112,6 +112,11 @@ LS_CHECK_LOCAL(slurm);       /* environment.c */
 LS_CHECK_LOCAL(settings);    /* settings.c */
 LS_CHECK_LOCAL(gpu_visible); /* devices.c */
 LS_CHECK_LOCAL(gpu_xid);
+LS_CHECK_LOCAL(gpu_mode); /* gpus.c */
+LS_CHECK_LOCAL(gpu_ecc);
+LS_CHECK_LOCAL(gpu_clocks);
+LS_CHECK_LOCAL(gpu_nvlink);
+LS_CHECK_LOCAL(pci_acs);
 LS_CHECK_LOCAL(gdr);
 LS_CHECK_LOCAL(ib_port);
 LS_CHECK_LOCAL(ib_gid);

@@ -5,7 +5,7 @@ TESTS += $(check_tests) tests/check/test_check.py
 dist_check_SCRIPTS += tests/check/test_check.py
 
 check_libs = libls_check.la libls_wire.la libls_ckpt.la libls_data.la libls_comm.la libls_model.la \
-	libls_graph.la libls_device.la libls_topo.la libls_job.la libls_base.la $(PMIX_LIBS) $(UCX_LIBS) \
+	libls_graph.la libls_device.la libls_topo_host.la libls_topo.la libls_job.la libls_base.la $(PMIX_LIBS) $(UCX_LIBS) \
 	$(LIBCONFIG_LIBS) $(JANSSON_LIBS) $(LIBDEFLATE_LIBS) $(XXHASH_LIBS)
 tests_check_test_compare_SOURCES = tests/check/test_compare.c
 tests_check_test_compare_LDADD = $(check_libs)
