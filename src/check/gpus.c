@@ -26,15 +26,15 @@ static bool is_mine(const struct ls_visible *visible, int i, const char *uuid)
 }
 
 struct gpus {
-    struct ls_topo_gpu_state state[LS_TOPO_GPUS];
-    int n;
+    struct ls_topo_gpu_state state[LS_TOPO_GPUS]; /* of those that answer */
+    int n, lost;
 };
 
 /* False: it has said why there is nothing to check. */
 static bool ask(struct ls_check_out *out, const struct ls_check_context *context, struct gpus *gpus)
 {
     struct ls_error err = {0};
-    int all = 0, lost = 0;
+    int all = 0;
     enum ls_status status =
         ls_topo_nvml_state(context->nvml, gpus->state, LS_TOPO_GPUS, &all, &err);
     if (status == LS_ERR_ENV && !strcmp(out->check->id, "gpu.mode")) { /* told once */
@@ -47,7 +47,7 @@ static bool ask(struct ls_check_out *out, const struct ls_check_context *context
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "%s", err.message);
         return false;
     }
-    gpus->n = 0;
+    gpus->n = gpus->lost = 0;
     for (int i = 0; i < all; i++) {
         const struct ls_topo_gpu_state *s = &gpus->state[i];
         if (!is_mine(&context->slurm->visible, i, s->uuid))
@@ -58,15 +58,15 @@ static bool ask(struct ls_check_out *out, const struct ls_check_context *context
         }
         char device[16];
         snprintf(device, sizeof device, "GPU %d", i);
-        lost++;
+        gpus->lost++;
         if (!strcmp(out->check->id, "gpu.mode"))
             ls_check_say(out, LS_CHECK_FAIL, device, "a GPU that answers",
                          "have the node drained; its kernel log tells more", "%s", s->problem);
     }
-    if (gpus->n == 0)
-        ls_check_say(out, LS_CHECK_SKIP, "", "", "",
-                     lost ? "none of %d GPUs answers" : "NVML sees none of %d GPUs here",
-                     lost ? lost : context->machine->ngpu);
+    if (gpus->n == 0 && gpus->lost && strcmp(out->check->id, "gpu.mode") != 0)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no GPU of this task answers");
+    else if (gpus->n == 0 && !gpus->lost)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "NVML sees no GPU of this task");
     return gpus->n > 0;
 }
 
@@ -88,9 +88,10 @@ static void conclude(struct ls_check_out *out, int found, int known, const struc
 void ls_check_gpu_mode(struct ls_check_out *out, const struct ls_check_context *context)
 {
     struct gpus gpus;
-    int found = 0, known = 0;
+    int known = 0;
     if (!ask(out, context, &gpus))
         return;
+    int found = gpus.lost;
     for (int i = 0; i < gpus.n; i++) {
         const struct ls_topo_gpu_state *s = &gpus.state[i];
         known += s->compute_mode >= 0;

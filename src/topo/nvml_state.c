@@ -12,9 +12,10 @@ static int one(int (*get)(ls_nvml_device, unsigned *), ls_nvml_device gpu)
     return get && get(gpu, &value) == LS_NVML_SUCCESS && value <= INT_MAX ? (int)value : -1;
 }
 
-static int64_t count_of(int status, unsigned long long n)
+static int64_t one_long(int (*get)(ls_nvml_device, unsigned long long *), ls_nvml_device gpu)
 {
-    return status == LS_NVML_SUCCESS && n <= INT64_MAX ? (int64_t)n : -1;
+    unsigned long long value = 0;
+    return get && get(gpu, &value) == LS_NVML_SUCCESS && value <= INT64_MAX ? (int64_t)value : -1;
 }
 
 static void ask_mode(const struct ls_nvml *nvml, ls_nvml_device gpu, struct ls_topo_gpu_state *s)
@@ -32,9 +33,10 @@ static void ask_mode(const struct ls_nvml *nvml, ls_nvml_device gpu, struct ls_t
 static int64_t ask_ecc_errors(const struct ls_nvml *nvml, ls_nvml_device gpu, int counter)
 {
     unsigned long long n = 0;
-    if (!nvml->ecc_errors)
+    if (!nvml->ecc_errors ||
+        nvml->ecc_errors(gpu, LS_NVML_UNCORRECTED, counter, &n) != LS_NVML_SUCCESS)
         return -1;
-    return count_of(nvml->ecc_errors(gpu, LS_NVML_UNCORRECTED, counter, &n), n);
+    return n <= INT64_MAX ? (int64_t)n : INT64_MAX;
 }
 
 static void ask_ecc(const struct ls_nvml *nvml, ls_nvml_device gpu, struct ls_topo_gpu_state *s)
@@ -55,11 +57,9 @@ static void ask_ecc(const struct ls_nvml *nvml, ls_nvml_device gpu, struct ls_to
 
 static void ask_clocks(const struct ls_nvml *nvml, ls_nvml_device gpu, struct ls_topo_gpu_state *s)
 {
-    unsigned long long reasons = 0;
     unsigned degrees = 0;
-    int (*get)(ls_nvml_device, unsigned long long *) =
-        nvml->clock_events ? nvml->clock_events : nvml->clock_throttle;
-    s->clock_reasons = get ? count_of(get(gpu, &reasons), reasons) : -1;
+    s->clock_reasons =
+        one_long(nvml->clock_events ? nvml->clock_events : nvml->clock_throttle, gpu);
     s->temperature = s->temperature_slow = -1;
     if (nvml->temperature &&
         nvml->temperature(gpu, LS_NVML_SENSOR_GPU, &degrees) == LS_NVML_SUCCESS && degrees < 1000)
@@ -79,9 +79,9 @@ static void add_link_errors(const struct ls_nvml *nvml, ls_nvml_device gpu, unsi
 {
     for (int c = LS_NVML_LINK_REPLAY; nvml->link_errors && c < LS_NVML_LINK_COUNTERS; c++) {
         unsigned long long n = 0;
-        int64_t count = count_of(nvml->link_errors(gpu, link, c, &n), n);
-        if (count >= 0 && count < INT_MAX) /* so that sums cannot overflow */
-            s->link_errors = (s->link_errors < 0 ? 0 : s->link_errors) + count;
+        if (nvml->link_errors(gpu, link, c, &n) != LS_NVML_SUCCESS || n > UINT32_MAX)
+            continue; /* sums of these cannot overflow */
+        s->link_errors = (s->link_errors < 0 ? 0 : s->link_errors) + (int64_t)n;
     }
 }
 

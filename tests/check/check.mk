@@ -1,4 +1,4 @@
-check_tests = tests/check/test_compare tests/check/test_local tests/check/test_pack \
+check_tests = tests/check/test_compare tests/check/test_devices tests/check/test_local tests/check/test_pack \
 	tests/check/test_pairs
 check_PROGRAMS += $(check_tests)
 TESTS += $(check_tests) tests/check/test_check.py
@@ -9,7 +9,9 @@ check_libs = libls_check.la libls_wire.la libls_ckpt.la libls_data.la libls_comm
 	$(LIBCONFIG_LIBS) $(JANSSON_LIBS) $(LIBDEFLATE_LIBS) $(XXHASH_LIBS)
 tests_check_test_compare_SOURCES = tests/check/test_compare.c
 tests_check_test_compare_LDADD = $(check_libs)
-tests_check_test_local_SOURCES = tests/check/test_local.c
+tests_check_test_devices_SOURCES = tests/check/test_devices.c tests/check/local.h tests/topo/machines.h
+tests_check_test_devices_LDADD = $(check_libs)
+tests_check_test_local_SOURCES = tests/check/test_local.c tests/check/local.h
 tests_check_test_local_LDADD = $(check_libs)
 tests_check_test_pack_SOURCES = tests/check/test_pack.c
 tests_check_test_pack_LDADD = $(check_libs)

@@ -175,8 +175,15 @@ int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *lanes);
 
 int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, unsigned long long *n)
 {
-    static unsigned long long rising;
-    *n = link == 2 && counter == 1 && bad(device, "linkerror") ? ++rising : link;
+    *n = link;
+    if (link == 2 && counter == 1 && bad(device, "linkerror")) {
+        /* One more each time; the library is unloaded in between. */
+        const char *before = getenv("FAKE_NVML_ERRORS");
+        char text[24];
+        *n = before ? strtoull(before, NULL, 10) + 1 : 1;
+        snprintf(text, sizeof text, "%llu", *n);
+        setenv("FAKE_NVML_ERRORS", text, 1);
+    }
     return fault("silent") ? NOT_SUPPORTED : 0;
 }
 
