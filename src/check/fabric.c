@@ -200,7 +200,7 @@ static void failed(struct fabric *f, const char *id, enum ls_status status, cons
                       : "the message names the rank; leave its node out, or try UCX_TLS=tcp");
 }
 
-void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
+bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
                      struct ls_buf *out)
 {
     struct fabric f = {.context = context, .client = client, .out = out};
@@ -208,7 +208,7 @@ void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
     if (client->size == 1) {
         ls_check_pack(out, "coll.smoke", LS_CHECK_SKIP, "", "one rank", "", "");
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "one node", "", "");
-        return;
+        return true;
     }
     enum ls_status status = open_world(&f, &err);
     if (status == LS_OK)
@@ -239,4 +239,5 @@ void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
     if (f.world)
         ls_comm_close(f.world);
     free(f.leader);
+    return status == LS_OK;
 }

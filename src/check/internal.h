@@ -101,7 +101,8 @@ void ls_check_ring(const struct ls_check_context *context, struct ls_wire_client
 
 /* ---- fabric.c: coll.smoke, net.pair over src/comm ---- */
 
-void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
+/* False: something did not work, and `out` says what. */
+bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
                      struct ls_buf *out);
 
 /* ---- local halves ---- */

@@ -1,5 +1,5 @@
 check_tests = tests/check/test_compare tests/check/test_devices tests/check/test_local tests/check/test_pack \
-	tests/check/test_pairs
+	tests/check/test_pairs tests/check/test_run
 check_PROGRAMS += $(check_tests)
 TESTS += $(check_tests) tests/check/test_check.py
 dist_check_SCRIPTS += tests/check/test_check.py
@@ -17,6 +17,8 @@ tests_check_test_pack_SOURCES = tests/check/test_pack.c
 tests_check_test_pack_LDADD = $(check_libs)
 tests_check_test_pairs_SOURCES = tests/check/test_pairs.c
 tests_check_test_pairs_LDADD = $(check_libs)
+tests_check_test_run_SOURCES = tests/check/test_run.c tests/check/local.h
+tests_check_test_run_LDADD = $(check_libs)
 
 # Faults for the programs of the Python tests, by LD_PRELOAD; never part of what is installed.
 check_LTLIBRARIES += tests/check/fault.la

@@ -124,6 +124,10 @@ def test_hang_between_nodes(c):
     checks = report(result)["checks"]
     tap.ok(any(one["id"] == "net.port" and one["status"] == "fail" for one in checks),
            "a node that takes no connection fails net.port", result.stdout[-300:], result.stderr)
+    result = check(c, "--json", fault="n1:stuck:ucp", timeout=180)
+    tap.ok(result.returncode == 5 and not report(result)["exclude"] and
+           any(one["id"] == "coll.smoke" and one["status"] == "timeout" for one in report(result)["checks"]),
+           "UCX that never returns on one node: told, in time", result.stdout[-600:], result.stderr)
     result = shell(c, "[ $NODE = n3 ] && exec sleep 25; exec $CHECK")
     tap.ok(result.returncode != 0 and "timeout  env.pmix" in result.stdout,
            "a node that does not come: told, in time", result.stdout, result.stderr)
