@@ -94,12 +94,12 @@ void ls_check_links(const struct ls_check *check, const struct ls_check_world *w
     if (!open_links(&l, w, list))
         return;
     int *all = calloc((size_t)l.nodes * 3, sizeof *all), bad = 0;
-    int *wrong = all + l.nodes, *told = all + 2 * l.nodes;
     if (!all) {
         list->failed = true;
         close_links(&l);
         return;
     }
+    int *wrong = all + l.nodes, *told = all + 2 * l.nodes;
     for (int i = 0; i < l.n; i++)
         for (int end = 0; end < 2; end++) {
             int node = end ? l.link[i].to : l.link[i].from;
