@@ -10,6 +10,7 @@ libls_check_la_SOURCES = \
 	src/check/fabric.c \
 	src/check/files.c \
 	src/check/frame.c \
+	src/check/gpus.c \
 	src/check/limits.c \
 	src/check/links.c \
 	src/check/meet.c \

@@ -10,67 +10,82 @@
 
 /* ---- GPUs ---- */
 
+/* Numbers of machine->gpu as CUDA counts them: those that this task may open; where it may open none, all. */
+static int numbered(const struct ls_topo_machine *m, int gpus[static LS_TOPO_GPUS])
+{
+    int n = 0;
+    for (int g = 0; g < m->ngpu; g++)
+        if (m->gpu[g].open)
+            gpus[n++] = g;
+    if (n == 0)
+        for (; n < m->ngpu; n++)
+            gpus[n] = n;
+    return n;
+}
+
 static const struct ls_topo_gpu *gpu_of_task(const struct ls_check_context *context,
-                                             struct ls_check_out *out)
+                                             const int *gpus, int n, struct ls_check_out *out)
 {
     const struct ls_topo_machine *m = context->machine;
     const struct ls_visible *visible = &context->slurm->visible;
     struct ls_error err = {0};
-    int device, count = visible->set ? visible->count : m->ngpu;
+    int device, count = visible->set ? visible->count : n;
     if (ls_visible_choose(count, context->local_rank, context->local_size, &device, &err) !=
         LS_OK) {
         ls_check_say(out, LS_CHECK_FAIL, "", "a GPU for each rank", "", "%s", err.message);
         return NULL;
     }
     if (visible->set && visible->uuid) {
+        const char *uuid = visible->uuid[device]; /* CUDA takes any beginning that is unique */
         for (int i = 0; i < m->ngpu; i++)
-            if (!strcmp(m->gpu[i].uuid, visible->uuid[device]))
+            if (!strncmp(m->gpu[i].uuid, uuid, strlen(uuid)))
                 return &m->gpu[i];
-        return &m->gpu[0]; /* a MIG instance: /proc does not know these */
+        return &m->gpu[gpus[0]]; /* a MIG instance: /proc does not know these */
     }
     int index = visible->set && visible->index ? visible->index[device] : device;
-    if (index < m->ngpu)
-        return &m->gpu[index];
+    if (index < n)
+        return &m->gpu[gpus[index]];
     ls_check_say(out, LS_CHECK_FAIL, "", "the GPUs that CUDA_VISIBLE_DEVICES names",
                  "unset CUDA_VISIBLE_DEVICES, and let Slurm set it",
-                 "CUDA_VISIBLE_DEVICES names GPU %d, and %d are here", index, m->ngpu);
+                 "CUDA_VISIBLE_DEVICES names GPU %d, and %d are here", index, n);
     return NULL;
 }
 
 void ls_check_gpu_visible(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
-    int granted = context->slurm->gpus_on_node;
+    int gpus[LS_TOPO_GPUS], n = numbered(m, gpus), granted = context->slurm->gpus_on_node;
     if (m->ngpu == 0) {
         ls_check_say(out, LS_CHECK_FAIL, "", "the GPUs that Slurm granted",
                      "the driver is not loaded on this node, or its devices are hidden",
                      "%d granted, none in /proc/driver/nvidia", granted);
         return;
     }
-    const struct ls_topo_gpu *mine = gpu_of_task(context, out);
+    const struct ls_topo_gpu *mine = gpu_of_task(context, gpus, n, out);
     if (!mine)
         return;
-    if (granted > m->ngpu)
+    if (granted > n) {
         ls_check_say(out, LS_CHECK_FAIL, "", "as many as Slurm granted",
                      "a GPU has fallen off the bus, or gres.conf is wrong: have the node drained",
-                     "%d GPUs, %d granted", m->ngpu, granted);
-    else if (!mine->open)
+                     "%d GPUs, %d granted", n, granted);
+        return;
+    }
+    if (!mine->open) {
         ls_check_say(out, LS_CHECK_FAIL, mine->pci.bdf, "a device that can be opened",
                      "ask Slurm for GPUs: --gpus-per-node=N", "/dev/nvidia%d cannot be opened",
                      mine->minor);
-    else
-        for (int i = 0; i < m->ngpu; i++)
-            if (strcmp(m->gpu[i].model, mine->model) != 0) {
-                ls_check_say(out, LS_CHECK_WARN, m->gpu[i].pci.bdf, mine->model,
-                             "ask for one type: --gpus-per-node=TYPE:N", "%s", m->gpu[i].model);
-                return;
-            }
-    if (granted <= m->ngpu && mine->open) {
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d x %s%s", m->ngpu,
-                     *mine->model ? mine->model : "GPU", mine->mig ? ", MIG" : "");
-        if (*mine->uuid && !mine->mig)
-            ls_check_fact(out, "%s", mine->uuid);
+        return;
     }
+    for (int i = 0; i < n; i++)
+        if (strcmp(m->gpu[gpus[i]].model, mine->model) != 0) {
+            ls_check_say(out, LS_CHECK_WARN, m->gpu[gpus[i]].pci.bdf, mine->model,
+                         "ask for one type: --gpus-per-node=TYPE:N", "%s", m->gpu[gpus[i]].model);
+            return;
+        }
+    ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d x %s%s", n, *mine->model ? mine->model : "GPU",
+                 mine->mig ? ", MIG" : "");
+    if (*mine->uuid && !mine->mig)
+        ls_check_fact(out, "%s", mine->uuid);
 }
 
 /* NVIDIA's table of Xid errors: those that a program causes, and those of the hardware. */
@@ -79,18 +94,28 @@ static bool by_program(int xid)
     return xid == 13 || xid == 31 || xid == 43 || xid == 45;
 }
 
+enum { KMSG_RECORDS = 1000000 }; /* a log that grows faster than it is read ends, too */
+
 void ls_check_gpu_xid(struct ls_check_out *out, const struct ls_check_context *context)
 {
     char path[4200], line[2048];
     snprintf(path, sizeof path, "%s/dev/kmsg", context->root);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), hardware = 0, program = 0;
+    bool read = false;
     if (fd < 0) {
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the kernel's log is closed to users: %s",
                      strerror(errno));
         return;
     }
     FILE *f = fdopen(fd, "r");
-    while (f && fgets(line, sizeof line, f)) {
+    for (int records = 0; f && records < KMSG_RECORDS; records++) {
+        if (!fgets(line, sizeof line, f)) {
+            if (feof(f) || errno != EPIPE)
+                break;   /* EAGAIN: that was all */
+            clearerr(f); /* older records were overwritten while we read */
+            continue;
+        }
+        read = true;
         /* "NVRM: Xid (PCI:0000:3b:00): 79, pid=..., GPU has fallen off the bus." */
         const char *at = strstr(line, "NVRM: Xid ");
         at = at ? strstr(at, "): ") : NULL;
@@ -102,6 +127,10 @@ void ls_check_gpu_xid(struct ls_check_out *out, const struct ls_check_context *c
         fclose(f);
     else
         close(fd);
+    if (!read) {
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the kernel's log is empty here");
+        return;
+    }
     if (hardware)
         ls_check_say(out, LS_CHECK_FAIL, "", "no Xid of the hardware since the node was started",
                      "have the GPU looked at", "Xid %d in the kernel's log", hardware);

@@ -4,14 +4,17 @@
 #include "comm/comm.h"
 #include "wire/wire.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define WAIT_DEADLINE    5.0
 #define CONNECT_DEADLINE 3.0
-/* A pair counts by its best of SWEEPS * REPEATS: what else ran at that moment must not count. */
-enum { REPEATS = 4, SWEEPS = 2 };
+/* A pair is measured in each sweep, by the best of REPEATS: what else ran at that moment must not count. What
+ * the figures of the sweeps differ is the noise (pairs.h). */
+enum { REPEATS = 3, SWEEPS = 5 };
 
 struct fabric {
     const struct ls_check_context *context;
@@ -128,9 +131,23 @@ static enum ls_status both_ways(struct fabric *f, int partner, int64_t bytes, ch
     return ls_comm_wait(in, err);
 }
 
-static enum ls_status measure(struct fabric *f, int partner, int64_t bytes, char *buffer,
-                              double *rate, struct ls_error *err)
+/* Seconds that this thread could have run, but waited for a CPU; 0 where the kernel does not count. */
+static double cpu_waited(void)
 {
+    char text[96];
+    unsigned long long ran, waited = 0; /* ns */
+    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return sscanf(text, "%llu %llu", &ran, &waited) == 2 ? (double)waited * 1e-9 : 0;
+}
+
+static enum ls_status measure(struct fabric *f, int partner, int64_t bytes, char *buffer,
+                              double *rate, double *waited, struct ls_error *err)
+{
+    double start = ls_time_monotonic(), before = cpu_waited();
     *rate = 0;
     for (int i = 0; i <= REPEATS; i++) {
         double begin = ls_time_monotonic();
@@ -139,6 +156,7 @@ static enum ls_status measure(struct fabric *f, int partner, int64_t bytes, char
         if (i > 0 && (double)bytes / seconds > *rate) /* the first one connects */
             *rate = (double)bytes / seconds;
     }
+    *waited = (cpu_waited() - before) / (ls_time_monotonic() - start);
     return LS_OK;
 }
 
@@ -154,13 +172,13 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
     enum ls_status status =
         partner && buffer ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "measuring pairs of nodes");
     for (int i = 0; i < SWEEPS * LS_CHECK_ROUNDS && status == LS_OK; i++) {
-        double rate = 0;
+        double rate = 0, waited = 0;
         ls_check_round(n, i % LS_CHECK_ROUNDS, (uint64_t)job, partner, partner + n);
         status = ls_comm_barrier(f->leaders, err);
         if (status == LS_OK && partner[me] >= 0)
-            status = measure(f, partner[me], bytes, buffer, &rate, err);
-        if (status == LS_OK && partner[me] > me)
-            ls_buf_printf(&fact, "%d %.6g\n", partner[me], rate);
+            status = measure(f, partner[me], bytes, buffer, &rate, &waited, err);
+        if (status == LS_OK && partner[me] >= 0)
+            ls_buf_printf(&fact, "%d %.6g %.3f\n", partner[me], rate, waited);
     }
     if (status == LS_OK)
         ls_check_pack_fact(f->out, "net.pair", fact.data ? fact.data : "");
@@ -182,7 +200,7 @@ static void failed(struct fabric *f, const char *id, enum ls_status status, cons
                       : "the message names the rank; leave its node out, or try UCX_TLS=tcp");
 }
 
-void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
+bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
                      struct ls_buf *out)
 {
     struct fabric f = {.context = context, .client = client, .out = out};
@@ -190,7 +208,7 @@ void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
     if (client->size == 1) {
         ls_check_pack(out, "coll.smoke", LS_CHECK_SKIP, "", "one rank", "", "");
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "one node", "", "");
-        return;
+        return true;
     }
     enum ls_status status = open_world(&f, &err);
     if (status == LS_OK)
@@ -221,4 +239,5 @@ void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
     if (f.world)
         ls_comm_close(f.world);
     free(f.leader);
+    return status == LS_OK;
 }

@@ -101,7 +101,8 @@ void ls_check_ring(const struct ls_check_context *context, struct ls_wire_client
 
 /* ---- fabric.c: coll.smoke, net.pair over src/comm ---- */
 
-void ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
+/* False: something did not work, and `out` says what. */
+bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
                      struct ls_buf *out);
 
 /* ---- local halves ---- */
@@ -112,6 +113,11 @@ LS_CHECK_LOCAL(slurm);       /* environment.c */
 LS_CHECK_LOCAL(settings);    /* settings.c */
 LS_CHECK_LOCAL(gpu_visible); /* devices.c */
 LS_CHECK_LOCAL(gpu_xid);
+LS_CHECK_LOCAL(gpu_mode); /* gpus.c */
+LS_CHECK_LOCAL(gpu_ecc);
+LS_CHECK_LOCAL(gpu_clocks);
+LS_CHECK_LOCAL(gpu_nvlink);
+LS_CHECK_LOCAL(pci_acs);
 LS_CHECK_LOCAL(gdr);
 LS_CHECK_LOCAL(ib_port);
 LS_CHECK_LOCAL(ib_gid);

@@ -94,12 +94,12 @@ void ls_check_links(const struct ls_check *check, const struct ls_check_world *w
     if (!open_links(&l, w, list))
         return;
     int *all = calloc((size_t)l.nodes * 3, sizeof *all), bad = 0;
-    int *wrong = all + l.nodes, *told = all + 2 * l.nodes;
     if (!all) {
         list->failed = true;
         close_links(&l);
         return;
     }
+    int *wrong = all + l.nodes, *told = all + 2 * l.nodes;
     for (int i = 0; i < l.n; i++)
         for (int end = 0; end < 2; end++) {
             int node = end ? l.link[i].to : l.link[i].from;
@@ -214,6 +214,22 @@ void ls_check_clocks(const struct ls_check *check, const struct ls_check_world *
 
 /* ---- net.pair ---- */
 
+/* Neither a warning nor a pass: what was measured tells nothing of nodes or links. */
+static void say_unclear(const struct ls_check *check, const char *a, const char *b,
+                        const struct ls_check_finding *f, struct ls_check_list *list)
+{
+    char text[512];
+    int n = f->cause == LS_CHECK_TOO_BUSY
+                ? snprintf(text, sizeof text, "the tasks waited for a CPU for %.0f %% of the time",
+                           100 * f->noise)
+                : snprintf(text, sizeof text, "measurements differ by %.0f %% among themselves",
+                           100 * f->noise);
+    snprintf(text + n, sizeof text - (size_t)n,
+             ", so the slowest pair, %s and %s at %.0f %% of the others, says nothing", a, b,
+             100 * f->score);
+    ls_check_add(list, check, LS_CHECK_SKIP, -1, "", text, "", "");
+}
+
 static void say_finding(const struct ls_check *check, const struct ls_check_world *w,
                         const struct links *l, const struct ls_check_finding *f,
                         struct ls_check_list *list)
@@ -240,6 +256,10 @@ static void say_finding(const struct ls_check *check, const struct ls_check_worl
                  100 * f->score);
         advice = "a switch of that rail";
         break;
+    case LS_CHECK_TOO_NOISY:
+    case LS_CHECK_TOO_BUSY:
+        say_unclear(check, a, b, f, list);
+        return;
     default:
         snprintf(
             text, sizeof text,
@@ -262,22 +282,30 @@ void ls_check_pairs(const struct ls_check *check, const struct ls_check_world *w
     struct ls_check_pair *pair = malloc((size_t)l.n * sizeof *pair);
     for (int i = 0; pair && i < l.n; i++) {
         int a = l.link[i].from, b = l.link[i].to;
-        pair[i] = (struct ls_check_pair){
-            .a = a < b ? a : b, .b = a < b ? b : a, .value = strtod(l.link[i].text, NULL)};
+        char *rest; /* "BYTES_PER_SECOND SHARE_WAITED"; of a line's end strtod makes 0 */
+        double value = strtod(l.link[i].text, &rest);
+        double waited = *rest == ' ' ? strtod(rest, NULL) : 0;
+        pair[i] = (struct ls_check_pair){.a = a < b ? a : b,
+                                         .b = a < b ? b : a,
+                                         .value = isfinite(value) ? value : (double)NAN,
+                                         .waited = isfinite(waited) ? waited : 0};
     }
     if (!pair ||
         ls_check_find_slow(l.nodes, pair, l.n, NULL, &reference, &found, &n, NULL) != LS_OK)
         list->failed = true;
     char text[128];
     for (int i = 0; i < n; i++)
-        if (found[i].cause == LS_CHECK_NO_BASIS) {
+        if (found[i].cause != LS_CHECK_NO_BASIS)
+            say_finding(check, w, &l, &found[i], list);
+        else if (isnan(reference))
+            ls_check_add(list, check, LS_CHECK_SKIP, -1, "", "no pair was measured", "", "");
+        else {
             snprintf(text, sizeof text,
                      "%.2f GB/s each way; with one pair, there is nothing to "
                      "compare it with",
                      reference / 1e9);
-            ls_check_add(list, check, LS_CHECK_PASS, -1, "", text, "", "");
-        } else
-            say_finding(check, w, &l, &found[i], list);
+            ls_check_add(list, check, LS_CHECK_SKIP, -1, "", text, "", "");
+        }
     if (n == 0 && !list->failed) {
         snprintf(text, sizeof text, "%d measurements of pairs, %.2f GB/s each way in the middle",
                  l.n, reference / 1e9);

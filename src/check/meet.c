@@ -69,12 +69,13 @@ static enum ls_status share_first(struct meeting *m, struct ls_error *err)
     return ls_check_frame_send(m->fd, LS_CHECK_MET, "", 0, err);
 }
 
-static enum ls_status between_nodes(struct meeting *m, struct ls_error *err)
+/* found: something did not work, and the answers say what. */
+static enum ls_status between_nodes(struct meeting *m, bool *found, struct ls_error *err)
 {
     LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "net.port", 8, err));
     ls_check_ring(m->context, m->client, &m->own);
     LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "coll.smoke", 10, err));
-    ls_check_fabric(m->context, m->client, m->fd, &m->own);
+    *found = !ls_check_fabric(m->context, m->client, m->fd, &m->own);
     return ls_check_frame_send(m->fd, LS_CHECK_DOING, "env.pmix", 8, err);
 }
 
@@ -107,18 +108,18 @@ static enum ls_status share_second(struct meeting *m, struct ls_error *err)
     return ls_check_frame_send(m->fd, LS_CHECK_DONE, "", 0, err);
 }
 
-/* Nobody else's answers will come: says why, in the words that help. */
-static void give_up(struct meeting *m, enum ls_status status, struct ls_error *err)
+/* Nobody else's answers will come: says why, in the words that help. What was found before it, such as a rank
+ * that did not connect, says more than what then failed because of it. */
+static void give_up(struct meeting *m, enum ls_status status, bool found, struct ls_error *err)
 {
-    struct ls_buf text;
     const char *advice =
         "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
         "allocation; other tasks' messages may say more";
-    ls_buf_init(&text, 1 << 16);
-    ls_check_pack(&text, "env.pmix", status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL,
-                  "", err->message, "all tasks meet", advice);
-    ls_check_frame_send(m->fd, LS_CHECK_NO_PEERS, text.data, text.len, NULL);
-    ls_buf_free(&text);
+    if (!found)
+        ls_check_pack(&m->own, "env.pmix",
+                      status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL, "", err->message,
+                      "all tasks meet", advice);
+    ls_check_frame_send(m->fd, LS_CHECK_NO_PEERS, m->own.data ? m->own.data : "", m->own.len, NULL);
 }
 
 int ls_check_meet(const struct ls_check_context *context, int fd)
@@ -131,12 +132,13 @@ int ls_check_meet(const struct ls_check_context *context, int fd)
         compare_pmix(&m);
         status = share_first(&m, &err);
     }
+    bool found = false;
     if (status == LS_OK)
-        status = between_nodes(&m, &err);
+        status = between_nodes(&m, &found, &err);
     if (status == LS_OK)
         status = share_second(&m, &err);
     if (status != LS_OK)
-        give_up(&m, status, &err);
+        give_up(&m, status, found, &err);
     for (int r = 0; m.first && r < m.client->size; r++)
         free(m.first[r]);
     free(m.first);

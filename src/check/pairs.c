@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOW   0.8 /* of the reference: a fifth below the rest is worth a word */
+#define SLOW   0.8    /* of the reference: a fifth below the rest is worth a word */
 #define BROKEN 0.6    /* of the reference: what is below says nothing of the usual spread */
-#define SPREAD 5.0 /* times the standard deviation that the spread of the best figures suggests */
+#define SPREAD 5.0    /* times the standard deviation that the spread of the figures suggests */
+#define WOBBLE 3.0    /* times what the median measurement of a pair is below its best */
 #define SIGMA  1.4826 /* of a normal distribution, in units of its MAD */
+#define BUSY   0.1    /* share of the time waited for a CPU */
 #define TRIES  64
 
 /* ---- rounds ---- */
@@ -69,14 +71,21 @@ void ls_check_round(int n, int round, uint64_t seed, int *partner, int *scratch)
 
 /* ---- finding ---- */
 
+/* All measurements of a pair on a rail. */
+struct figure {
+    int a, b, rail;
+    double value;  /* the best */
+    double wobble; /* share that the median one is below it */
+    double waited; /* for a CPU; median of both ends */
+};
 struct finder {
     int nodes, n;
-    const struct ls_check_pair *pair;
+    struct figure *pair;
     double *best; /* [nodes]; NAN: not measured */
     double *sorted;
     int *parent;  /* [nodes] union-find over fast pairs */
     int *members; /* [nodes] of each root */
-    double reference, limit;
+    double reference, noise, limit;
     struct ls_check_finding *found;
     int count, cap;
     bool failed;
@@ -103,28 +112,69 @@ static int root(struct finder *f, int i)
     return i;
 }
 
-static void add(struct finder *f, enum ls_check_cause cause, int a, int b, int rail, double score)
+static void add(struct finder *f, struct ls_check_finding finding)
 {
     for (int i = 0; i < f->count; i++) {
         struct ls_check_finding *old = &f->found[i];
-        if (old->cause == cause && old->a == a && old->b == b && old->rail == rail)
+        if (old->cause == finding.cause && old->a == finding.a && old->b == finding.b &&
+            old->rail == finding.rail)
             return;
     }
-    if (!ls_grow(&f->found, &f->cap, f->count + 1, sizeof *f->found)) {
+    if (ls_grow(&f->found, &f->cap, f->count + 1, sizeof *f->found))
+        f->found[f->count++] = finding;
+    else
         f->failed = true;
-        return;
-    }
-    f->found[f->count++] = (struct ls_check_finding){cause, a, b, rail, score};
 }
 
-/* Reference and limit from every node's best pair. */
+/* ---- measurements to figures ---- */
+
+static int by_pair(const void *x, const void *y)
+{
+    const struct ls_check_pair *p = x, *q = y;
+    int d = p->a != q->a ? p->a - q->a : p->b != q->b ? p->b - q->b : p->rail - q->rail;
+    return d ? d : (p->value > q->value) - (p->value < q->value);
+}
+
+/* Of the measurements p[0] to p[n - 1] of one pair, the best one last. */
+static struct figure figure_of(struct finder *f, const struct ls_check_pair *p, int n)
+{
+    struct figure result = {.a = p->a, .b = p->b, .rail = p->rail, .value = p[n - 1].value};
+    for (int i = 0; i < n; i++)
+        f->sorted[i] = p[i].value;
+    result.wobble = 1 - median(f->sorted, n) / result.value;
+    for (int i = 0; i < n; i++)
+        f->sorted[i] = p[i].waited;
+    result.waited = median(f->sorted, n);
+    return result;
+}
+
+/* `all` is [n] and sorted in place; the results are fewer. */
+static void fold(struct finder *f, struct ls_check_pair *all, const struct ls_check_pair *pair,
+                 int n)
+{
+    int measured = 0;
+    for (int i = 0; i < n; i++)
+        if (pair[i].value > 0) /* false for NAN */
+            all[measured++] = pair[i];
+    qsort(all, (size_t)measured, sizeof *all, by_pair);
+    for (int i = 0, end; i < measured; i = end) {
+        for (end = i + 1; end < measured && all[end].a == all[i].a && all[end].b == all[i].b &&
+                          all[end].rail == all[i].rail;)
+            end++;
+        f->pair[f->n++] = figure_of(f, all + i, end - i);
+    }
+}
+
+/* ---- judging ---- */
+
+/* Reference, noise and limit. */
 static void set_limit(struct finder *f)
 {
     int n = 0;
     for (int i = 0; i < f->nodes; i++)
         f->best[i] = NAN;
     for (int i = 0; i < f->n; i++) {
-        const struct ls_check_pair *p = &f->pair[i];
+        const struct figure *p = &f->pair[i];
         f->best[p->a] = fmax(f->best[p->a], p->value);
         f->best[p->b] = fmax(f->best[p->b], p->value);
     }
@@ -132,6 +182,9 @@ static void set_limit(struct finder *f)
         if (!isnan(f->best[i]))
             f->sorted[n++] = f->best[i];
     f->reference = median(f->sorted, n);
+    for (int i = 0; i < f->n; i++)
+        f->sorted[i] = f->pair[i].wobble;
+    f->noise = WOBBLE * median(f->sorted, f->n);
     /* The spread of what is not plainly broken. */
     n = 0;
     for (int i = 0; i < f->n; i++)
@@ -140,19 +193,20 @@ static void set_limit(struct finder *f)
     double middle = median(f->sorted, n);
     for (int i = 0; i < n; i++)
         f->sorted[i] = fabs(f->sorted[i] - middle);
-    f->limit = fmin(SLOW * f->reference, f->reference - SPREAD * SIGMA * median(f->sorted, n));
+    f->noise = fmax(f->noise, SPREAD * SIGMA * median(f->sorted, n) / f->reference);
+    f->limit = f->reference * fmin(SLOW, 1 - f->noise);
 }
 
-static bool slow(const struct finder *f, const struct ls_check_pair *p)
+static bool slow(const struct finder *f, const struct figure *p)
 {
-    return p->value < f->limit; /* false for NAN */
+    return p->value < fmin(f->limit, f->reference * (1 - WOBBLE * p->wobble));
 }
 
 static double rail_median(struct finder *f, int rail, bool others)
 {
     int n = 0;
     for (int i = 0; i < f->n; i++)
-        if (!isnan(f->pair[i].value) && (f->pair[i].rail == rail) != others)
+        if ((f->pair[i].rail == rail) != others)
             f->sorted[n++] = f->pair[i].value;
     return median(f->sorted, n);
 }
@@ -163,14 +217,17 @@ static bool bad_rail(struct finder *f, int rail)
     return rail_median(f, rail, false) < f->limit && rail_median(f, rail, true) >= f->limit;
 }
 
-/* The best figure of the same two nodes: a link is slow only if it never was fast. */
-static double pair_best(const struct finder *f, int a, int b)
+/* Slow on all rails, or only on some? */
+static bool never_fast(const struct finder *f, int a, int b, double *best)
 {
-    double best = NAN;
+    bool all = true;
+    *best = 0;
     for (int i = 0; i < f->n; i++)
-        if (f->pair[i].a == a && f->pair[i].b == b)
-            best = fmax(best, f->pair[i].value);
-    return best;
+        if (f->pair[i].a == a && f->pair[i].b == b) {
+            all &= slow(f, &f->pair[i]);
+            *best = fmax(*best, f->pair[i].value);
+        }
+    return all;
 }
 
 static double node_score(struct finder *f, int node, int *partners)
@@ -178,8 +235,8 @@ static double node_score(struct finder *f, int node, int *partners)
     int n = 0, last = -1;
     *partners = 0;
     for (int i = 0; i < f->n; i++) {
-        const struct ls_check_pair *p = &f->pair[i];
-        if ((p->a != node && p->b != node) || isnan(p->value))
+        const struct figure *p = &f->pair[i];
+        if (p->a != node && p->b != node)
             continue;
         int other = p->a == node ? p->b : p->a;
         if (other != last)
@@ -190,10 +247,10 @@ static double node_score(struct finder *f, int node, int *partners)
     return median(f->sorted, n) / f->reference;
 }
 
-static void judge_pair(struct finder *f, const struct ls_check_pair *p)
+static void judge_pair(struct finder *f, const struct figure *p)
 {
-    double best = pair_best(f, p->a, p->b);
-    if (!(best < f->limit))
+    double best;
+    if (!never_fast(f, p->a, p->b, &best))
         return;
     int a = root(f, p->a), b = root(f, p->b), partners;
     bool told = false;
@@ -204,65 +261,92 @@ static void judge_pair(struct finder *f, const struct ls_check_pair *p)
         double score = node_score(f, node, &partners);
         if (partners < 2)
             continue; /* one pair only: node or link, who knows */
-        add(f, LS_CHECK_SLOW_NODE, node, -1, -1, score);
+        add(f, (struct ls_check_finding){LS_CHECK_SLOW_NODE, node, -1, -1, score, 0});
         told = true;
     }
     if (told)
         return;
+    double score = best / f->reference;
     if (a == b || f->members[a] == 1 || f->members[b] == 1)
-        add(f, LS_CHECK_SLOW_LINK, p->a, p->b, -1, best / f->reference);
+        add(f, (struct ls_check_finding){LS_CHECK_SLOW_LINK, p->a, p->b, -1, score, 0});
     else
-        add(f, LS_CHECK_SLOW_GROUP, a < b ? a : b, a < b ? b : a, -1, best / f->reference);
+        add(f, (struct ls_check_finding){LS_CHECK_SLOW_GROUP, a < b ? a : b, a < b ? b : a, -1,
+                                         score, 0});
 }
 
-static void find(struct finder *f)
+static void judge_all(struct finder *f, int rails)
 {
-    int rails = 0, measured = 0, a = -1, b = -1;
-    bool several = false;
-    for (int i = 0; i < f->n; i++) {
-        const struct ls_check_pair *p = &f->pair[i];
-        if (isnan(p->value))
-            continue;
-        rails = p->rail >= rails ? p->rail + 1 : rails;
-        several |= measured++ && (p->a != a || p->b != b);
-        a = p->a, b = p->b;
-    }
-    set_limit(f);
-    if (!several && rails < 2) {
-        add(f, LS_CHECK_NO_BASIS, -1, -1, -1, 1);
-        return;
-    }
     for (int i = 0; i < f->n; i++)
-        if (!isnan(f->pair[i].value) && !slow(f, &f->pair[i]))
+        if (f->pair[i].value >= SLOW * f->reference)
             f->parent[root(f, f->pair[i].a)] = root(f, f->pair[i].b);
     for (int i = 0; i < f->nodes; i++)
         f->members[root(f, i)]++;
     for (int r = 0; r < rails && rails > 1; r++)
         if (bad_rail(f, r))
-            add(f, LS_CHECK_SLOW_RAIL, -1, -1, r, rail_median(f, r, false) / f->reference);
+            add(f, (struct ls_check_finding){LS_CHECK_SLOW_RAIL, -1, -1, r,
+                                             rail_median(f, r, false) / f->reference, 0});
     for (int i = 0; i < f->n; i++)
         if (slow(f, &f->pair[i]))
             judge_pair(f, &f->pair[i]);
+}
+
+static void find(struct finder *f)
+{
+    int rails = 0;
+    bool several = false;
+    const struct figure *slowest = f->pair;
+    for (int i = 0; i < f->n; i++) {
+        const struct figure *p = &f->pair[i];
+        rails = p->rail >= rails ? p->rail + 1 : rails;
+        several |= p->a != f->pair[0].a || p->b != f->pair[0].b;
+        slowest = p->value < slowest->value ? p : slowest;
+        f->sorted[i] = p->waited;
+    }
+    double busy = f->n ? median(f->sorted, f->n) : 0;
+    set_limit(f);
+    if (!several && rails < 2) {
+        add(f, (struct ls_check_finding){LS_CHECK_NO_BASIS, -1, -1, -1, 1, 0});
+        return;
+    }
+    if (slowest->value >= SLOW * f->reference)
+        return;
+    struct ls_check_finding unclear = {
+        LS_CHECK_TOO_BUSY, slowest->a, slowest->b, -1, slowest->value / f->reference, busy};
+    if (busy < BUSY)
+        judge_all(f, rails);
+    if (f->count > 0)
+        return;
+    if (busy < BUSY) {
+        unclear.cause = LS_CHECK_TOO_NOISY;
+        unclear.noise = fmax(f->noise / WOBBLE, slowest->wobble);
+    }
+    add(f, unclear);
 }
 
 enum ls_status ls_check_find_slow(int nodes, const struct ls_check_pair *pair, int n, int *group,
                                   double *reference, struct ls_check_finding **findings, int *count,
                                   struct ls_error *err)
 {
-    struct finder f = {.nodes = nodes, .n = n, .pair = pair};
+    struct finder f = {.nodes = nodes};
     size_t most = (size_t)(n > nodes ? n : nodes) + 1;
+    struct ls_check_pair *all = calloc(most, sizeof *all);
+    f.pair = calloc(most, sizeof *f.pair);
     f.best = calloc(most, sizeof *f.best);
     f.sorted = calloc(most, sizeof *f.sorted);
     f.parent = calloc(most, sizeof *f.parent);
     f.members = calloc(most, sizeof *f.members);
-    f.failed = !f.best || !f.sorted || !f.parent || !f.members;
+    f.failed = !all || !f.pair || !f.best || !f.sorted || !f.parent || !f.members;
     for (int i = 0; !f.failed && i < nodes; i++)
         f.parent[i] = i;
-    if (!f.failed)
+    if (!f.failed) {
+        fold(&f, all, pair, n);
         find(&f);
+    }
     for (int i = 0; !f.failed && group && i < nodes; i++)
         group[i] = root(&f, i);
     *reference = f.reference;
+    free(all);
+    free(f.pair);
     free(f.best);
     free(f.sorted);
     free(f.parent);
@@ -271,7 +355,7 @@ enum ls_status ls_check_find_slow(int nodes, const struct ls_check_pair *pair, i
     *count = f.failed ? 0 : f.count;
     if (f.failed) {
         free(f.found);
-        return ls_error_set(err, LS_ERR_NOMEM, "comparing %d pairs of nodes", n);
+        return ls_error_set(err, LS_ERR_NOMEM, "comparing %d measurements of pairs of nodes", n);
     }
     return LS_OK;
 }

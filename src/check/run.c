@@ -167,8 +167,8 @@ static enum ls_status lost(struct run *r, enum ls_check_status status, const cha
 {
     LS_TRY(collect_own(r, err));
     const struct ls_check *check = r->at ? r->at : ls_check_find("env.pmix");
-    ls_check_add(&r->report->list, check, status, r->context->rank, "", measured,
-                 "an answer from all nodes",
+    /* Of the whole job: who waits is not who is at fault. */
+    ls_check_add(&r->report->list, check, status, -1, "", measured, "an answer from all nodes",
                  "look at the first node that is missing in the output of srun");
     r->finished = true;
     return LS_OK;
@@ -182,7 +182,13 @@ static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_
     enum ls_status status = ls_check_frame_read(r->meet, &kind, &data, &n, err);
     if (status == LS_ERR_NOTFOUND || status == LS_ERR_IO) {
         *err = (struct ls_error){0};
-        return lost(r, LS_CHECK_FAIL, "the process that meets the other nodes has died", err);
+        /* closed; or in the middle of a message, where reading has a time limit */
+        return status == LS_ERR_NOTFOUND
+                   ? lost(r, LS_CHECK_FAIL, "the process that meets the other nodes has died", err)
+                   : lost(r, LS_CHECK_TIMEOUT,
+                          "the process that meets the other nodes stopped in the middle of a "
+                          "message",
+                          err);
     }
     LS_TRY(status);
     switch (kind) {
@@ -200,7 +206,7 @@ static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_
     case LS_CHECK_NO_PEERS:
         status = collect_own(r, err);
         if (status == LS_OK)
-            status = ls_check_unpack(data, n, r->context->rank, &r->report->list, NULL, err);
+            status = ls_check_unpack(data, n, -1, &r->report->list, NULL, err);
         r->finished = true;
         break;
     default:

@@ -286,7 +286,7 @@ static bool is_own(const char *name)
 void ls_check_settings(struct ls_check_out *out, const struct ls_check_context *context)
 {
     enum { MOST = 512 };
-    char *set[MOST];
+    char *set[MOST] = {NULL};
     struct ls_buf fact;
     int n = 0, warned = 0;
     for (int i = 0; context->environ[i] && n < MOST; i++)

@@ -89,7 +89,8 @@ static int launch(struct launch *l)
     int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task);
     if (code != LS_EXIT_OK)
         return code;
-    unsetenv("LOCKSTEP_CHECK"); /* once is enough: not again in our own step */
+    /* Once is enough: not again in our own step. Not unset: the Slurm plugin then takes it from the job. */
+    setenv("LOCKSTEP_CHECK", "off", 1);
     if (l->slurm.place == LS_SLURM_STEP)
         return run_in_step(l);
     if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)

@@ -35,9 +35,12 @@ noinst_LTLIBRARIES += libls_topo_host.la
 libls_topo_host_la_SOURCES = \
 	src/topo/host.h \
 	src/topo/nvml.h \
+	src/topo/nvml_api.h \
 	src/topo/tree.h \
 	src/topo/host.c \
 	src/topo/nvml.c \
+	src/topo/nvml_api.c \
+	src/topo/nvml_state.c \
 	src/topo/save.c \
 	src/topo/tree.c
 EXTRA_DIST += src/topo/README.md

@@ -1,20 +1,24 @@
-check_tests = tests/check/test_compare tests/check/test_local tests/check/test_pack \
-	tests/check/test_pairs
+check_tests = tests/check/test_compare tests/check/test_devices tests/check/test_local tests/check/test_pack \
+	tests/check/test_pairs tests/check/test_run
 check_PROGRAMS += $(check_tests)
 TESTS += $(check_tests) tests/check/test_check.py
 dist_check_SCRIPTS += tests/check/test_check.py
 
 check_libs = libls_check.la libls_wire.la libls_ckpt.la libls_data.la libls_comm.la libls_model.la \
-	libls_graph.la libls_device.la libls_topo.la libls_job.la libls_base.la $(PMIX_LIBS) $(UCX_LIBS) \
+	libls_graph.la libls_device.la libls_topo_host.la libls_topo.la libls_job.la libls_base.la $(PMIX_LIBS) $(UCX_LIBS) \
 	$(LIBCONFIG_LIBS) $(JANSSON_LIBS) $(LIBDEFLATE_LIBS) $(XXHASH_LIBS)
 tests_check_test_compare_SOURCES = tests/check/test_compare.c
 tests_check_test_compare_LDADD = $(check_libs)
-tests_check_test_local_SOURCES = tests/check/test_local.c
+tests_check_test_devices_SOURCES = tests/check/test_devices.c tests/check/local.h tests/topo/machines.h
+tests_check_test_devices_LDADD = $(check_libs)
+tests_check_test_local_SOURCES = tests/check/test_local.c tests/check/local.h
 tests_check_test_local_LDADD = $(check_libs)
 tests_check_test_pack_SOURCES = tests/check/test_pack.c
 tests_check_test_pack_LDADD = $(check_libs)
 tests_check_test_pairs_SOURCES = tests/check/test_pairs.c
 tests_check_test_pairs_LDADD = $(check_libs)
+tests_check_test_run_SOURCES = tests/check/test_run.c tests/check/local.h
+tests_check_test_run_LDADD = $(check_libs)
 
 # Faults for the programs of the Python tests, by LD_PRELOAD; never part of what is installed.
 check_LTLIBRARIES += tests/check/fault.la

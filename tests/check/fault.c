@@ -6,6 +6,7 @@
  *   absent:PREFIX    open says ENOENT
  *   crash:PREFIX     open kills the process
  *   clock:SECONDS    the wall clock is so many seconds ahead
+ *   stuck:ucp        UCX never makes a worker
  *   deaf:0           connections that come in are never accepted, and are closed */
 #undef _FORTIFY_SOURCE /* its open is not ours to replace */
 #include <dlfcn.h>
@@ -126,4 +127,16 @@ int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict size,
         return -1;
     }
     return got;
+}
+
+int ucp_worker_create(void *context, const void *parameters, void **worker);
+int ucp_worker_create(void *context, const void *parameters, void **worker)
+{
+    int (*call)(void *, const void *, void **) =
+        (int (*)(void *, const void *, void **))dlsym(RTLD_NEXT, "ucp_worker_create");
+    char argument[256];
+    if (find("stuck", NULL, argument))
+        for (;;)
+            pause();
+    return call ? call(context, parameters, worker) : -1;
 }

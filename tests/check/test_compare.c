@@ -143,8 +143,22 @@ static void test_pairs(void)
     expect("a slow link",
            compare("net.pair", 1, FACTS("1 3e9\n2 9e9\n3 9e9", "3 9e9\n2 9e9", "3 9e9", "-")),
            "warn -1 n0 to n1: 33 % of the bandwidth of other pairs");
+    expect(
+        "figures of one pair that differ as much as pairs: neither a warning nor a pass",
+        compare("net.pair", 1,
+                FACTS("1 3e9 0.0\n1 1e9 0.0\n2 9e9 0.0\n2 2e9 0.0", "2 8e9 0.0\n2 3e9 0.0", "-")),
+        "skip -1 measurements differ by 33 % among themselves, so the slowest pair, n0 and n1 at "
+        "33 % of the others, says nothing");
+    expect(
+        "all wait for CPUs",
+        compare("net.pair", 1, FACTS("1 3e9 0.5\n2 9e9 0.4", "2 9e9 0.3", "-")),
+        "skip -1 the tasks waited for a CPU for 40 % of the time, so the slowest pair, n0 and n1 "
+        "at 33 % of the others, says nothing");
+    expect("nonsense is no measurement",
+           compare("net.pair", 1, FACTS("1 nan inf\n2 -inf nan", "2 x y")),
+           "skip -1 no pair was measured");
     expect("two nodes", compare("net.pair", 1, FACTS("1 3e9", "-")),
-           "pass -1 3.00 GB/s each way; with one pair, there is nothing to compare it with");
+           "skip -1 3.00 GB/s each way; with one pair, there is nothing to compare it with");
 }
 
 static void test_files_and_names(void)

@@ -1,5 +1,5 @@
 """lockstep check on four nodes: in a step, in an allocation, and with one node at fault in every way that the test
-library knows. Names of test nodes cannot be looked up, so net.name warns; pairs of nodes on a busy machine may."""
+library knows. Names of test nodes cannot be looked up, so net.name warns."""
 
 import json
 import os
@@ -42,8 +42,10 @@ def test_all_well(c, scratch):
                  "ver.ucx", "fs.bin", "fs.out", "coll.smoke"):
         tap.ok(any(one["id"] == name and one["status"] == "pass" for one in checks), f"{name} passes",
                [one for one in checks if one["id"] == name])
-    tap.ok(any(one["id"] == "net.pair" and one["status"] in ("pass", "warn") for one in checks),
-           "net.pair was measured")
+    pair = [one for one in checks if one["id"] == "net.pair"]
+    tap.ok(pair and all(one["status"] == "pass" or "says nothing" in one["measured"] or
+                        (one["status"] == "warn" and os.cpu_count() > 8) for one in pair),
+           "net.pair was measured, and four nodes on one machine accuse none of them", pair)
     print("#", report(result)["seconds"], "s from start to verdict")
     tap.ok(not [n for n in os.listdir(scratch.path) if "lockstep-check" in n], "nothing is left behind")
     result = check(c, "--json", "tiny.cfg")
@@ -122,6 +124,10 @@ def test_hang_between_nodes(c):
     checks = report(result)["checks"]
     tap.ok(any(one["id"] == "net.port" and one["status"] == "fail" for one in checks),
            "a node that takes no connection fails net.port", result.stdout[-300:], result.stderr)
+    result = check(c, "--json", fault="n1:stuck:ucp", timeout=180)
+    tap.ok(result.returncode == 5 and not report(result)["exclude"] and
+           any(one["id"] == "coll.smoke" and one["status"] == "timeout" for one in report(result)["checks"]),
+           "UCX that never returns on one node: told, in time", result.stdout[-600:], result.stderr)
     result = shell(c, "[ $NODE = n3 ] && exec sleep 25; exec $CHECK")
     tap.ok(result.returncode != 0 and "timeout  env.pmix" in result.stdout,
            "a node that does not come: told, in time", result.stdout, result.stderr)

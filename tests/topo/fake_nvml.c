@@ -1,5 +1,6 @@
 /* A libnvidia-ml of three GPUs that exist nowhere, for tests. FAKE_NVML in the environment chooses a fault.
- * Compiled with FAKE_OLD it lacks what old drivers lack. */
+ * 
+ * Compiled with FAKE_OLD it lacks what old drivers lack, with FAKE_BARE all that may be missing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,7 @@ int nvmlDeviceGetMinorNumber(void *device, unsigned *minor)
 }
 #endif
 
+#ifndef FAKE_BARE
 int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
 {
     *current = *pending = handle_of(device) == 2;
@@ -123,7 +125,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **mig
 
 int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *active)
 {
-    *active = link < 12;
+    *active = link < (handle_of(device) == 3 && fault("linkdown") ? 11 : 12);
     return handle_of(device) == 2 || link >= 18 ? 2 : 0;
 }
 
@@ -135,3 +137,156 @@ int nvmlDeviceGetFieldValues(void *device, int n, struct field *values)
     values[0].value = 25000;
     return 0;
 }
+
+struct fabric {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health;
+};
+enum { NOT_SUPPORTED = 3, TOO_SMALL = 7 };
+
+/* Which of three GPUs a fault is of: the third, for most. */
+static int bad(void *device, const char *name)
+{
+    return handle_of(device) == 3 && fault(name);
+}
+
+int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter,
+                                    unsigned long long *n);
+int nvmlDeviceGetGpuFabricInfoV(void *device, struct fabric *info);
+int nvmlDeviceGetComputeMode(void *device, unsigned *mode);
+int nvmlDeviceGetPersistenceMode(void *device, unsigned *on);
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, void *infos);
+int nvmlDeviceGetEccMode(void *device, unsigned *current, unsigned *pending);
+int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter, unsigned long long *n);
+int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected,
+                              unsigned *pending, unsigned *failed);
+int nvmlDeviceGetRetiredPagesPendingStatus(void *device, unsigned *pending);
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons);
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *degrees);
+int nvmlDeviceGetTemperatureThreshold(void *device, int threshold, unsigned *degrees);
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatt);
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned *milliwatt);
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *lanes);
+int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *lanes);
+
+int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, unsigned long long *n)
+{
+    *n = link;
+    if (link == 2 && counter == 1 && bad(device, "linkerror")) {
+        /* One more each time; the library is unloaded in between. */
+        const char *before = getenv("FAKE_NVML_ERRORS");
+        char text[24];
+        *n = before ? strtoull(before, NULL, 10) + 1 : 1;
+        snprintf(text, sizeof text, "%llu", *n);
+        setenv("FAKE_NVML_ERRORS", text, 1);
+    }
+    return fault("silent") ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetGpuFabricInfoV(void *device, struct fabric *info)
+{
+    if (info->version != 0x02000024)
+        return 25;
+    info->state = bad(device, "fabric") ? 2 : fault("switches") ? 3 : 0;
+    info->status = 0;
+    return 0;
+}
+
+int nvmlDeviceGetComputeMode(void *device, unsigned *mode)
+{
+    *mode = bad(device, "prohibited") ? 2 : bad(device, "exclusive") ? 3 : 0;
+    return fault("silent") ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetPersistenceMode(void *device, unsigned *on)
+{
+    *on = !bad(device, "sleepy");
+    return 0;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, void *infos)
+{
+    unsigned running = bad(device, "used") ? 2 : 0, room = *n;
+    *n = running;
+    return running > room || (running && !infos) ? TOO_SMALL : 0;
+}
+
+int nvmlDeviceGetEccMode(void *device, unsigned *current, unsigned *pending)
+{
+    (void)device;
+    *current = *pending = !fault("noecc");
+    return 0;
+}
+
+int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter, unsigned long long *n)
+{
+    /* 0: since the driver was loaded, 1: ever; corrected ones are many, and do not matter */
+    *n = kind != 1 ? 1000 : bad(device, "ecc") ? 3 : counter == 1 && bad(device, "oldecc") ? 7 : 0;
+    return fault("noecc") || fault("silent") ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected,
+                              unsigned *pending, unsigned *failed)
+{
+    *corrected = *uncorrected = 2;
+    *pending = bad(device, "remap");
+    *failed = bad(device, "norows");
+    return fault("noecc") || fault("silent") ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(void *device, unsigned *pending)
+{
+    (void)pending;
+    (void)device;
+    return NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons)
+{
+    *reasons = bad(device, "hot") ? 0x49 : bad(device, "brake") ? 0x88 : 0x5;
+    return fault("silent") ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *degrees)
+{
+    *degrees = sensor != 0 ? 0 : bad(device, "hot") ? 92 : 40;
+    return 0;
+}
+
+int nvmlDeviceGetTemperatureThreshold(void *device, int threshold, unsigned *degrees)
+{
+    (void)device;
+    *degrees = threshold == 1 ? 90 : 10;
+    return 0;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatt)
+{
+    *milliwatt = bad(device, "capped") ? 300000 : 700000;
+    return 0;
+}
+
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned *milliwatt)
+{
+    (void)device;
+    *milliwatt = 700000;
+    return 0;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *lanes)
+{
+    *lanes = bad(device, "narrow") ? 4 : 16;
+    return 0;
+}
+
+int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *lanes)
+{
+    (void)device;
+    *lanes = 16;
+    return 0;
+}
+#endif

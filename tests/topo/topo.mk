@@ -20,10 +20,14 @@ tests_topo_test_site_LDADD = libls_topo_host.la libls_topo.la libls_base.la
 tests_topo_test_nvml_SOURCES = tests/topo/test_nvml.c tests/topo/machines.h
 tests_topo_test_nvml_LDADD = libls_topo_host.la libls_topo.la libls_base.la
 # -rpath makes libtool build a shared object of what is never installed.
-check_LTLIBRARIES += tests/topo/libfakenvml.la tests/topo/libfakenvml_old.la
+check_LTLIBRARIES += tests/topo/libfakenvml.la tests/topo/libfakenvml_old.la \
+	tests/topo/libfakenvml_bare.la
 tests_topo_libfakenvml_la_SOURCES = tests/topo/fake_nvml.c
 tests_topo_libfakenvml_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 tests_topo_libfakenvml_old_la_SOURCES = tests/topo/fake_nvml.c
 tests_topo_libfakenvml_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_OLD
 tests_topo_libfakenvml_old_la_LDFLAGS = $(tests_topo_libfakenvml_la_LDFLAGS)
+tests_topo_libfakenvml_bare_la_SOURCES = tests/topo/fake_nvml.c
+tests_topo_libfakenvml_bare_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_BARE
+tests_topo_libfakenvml_bare_la_LDFLAGS = $(tests_topo_libfakenvml_la_LDFLAGS)
 EXTRA_DIST += tests/topo/trees

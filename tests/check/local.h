@@ -1,0 +1,130 @@
+/* What tests of local halves share: a world to check, and a way to ask one check. */
+#ifndef LS_TESTS_CHECK_LOCAL_H
+#define LS_TESTS_CHECK_LOCAL_H
+
+#include "check/internal.h"
+#include "tests/tap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct ls_topo_machine *node;
+static struct ls_slurm slurm;
+static struct ls_check_context context;
+static char *environment[16];
+static char root[] = "/tmp/lockstep-check-XXXXXX";
+
+static inline const char *get(void *user, const char *name)
+{
+    size_t n = strlen(name);
+    (void)user;
+    for (int i = 0; environment[i]; i++)
+        if (!strncmp(environment[i], name, n) && environment[i][n] == '=')
+            return environment[i] + n + 1;
+    return NULL;
+}
+
+static inline void reset(void)
+{
+    memset(node, 0, sizeof *node);
+    memset(environment, 0, sizeof environment);
+    slurm = (struct ls_slurm){.place = LS_SLURM_NONE};
+    node->ncpu = 4;
+    node->limits = (struct ls_topo_limits){-1, 1 << 20, 8 << 20, -1, 1 << 30, 1 << 30, 8LL << 30};
+    context = (struct ls_check_context){.root = root,
+                                        .get = get,
+                                        .environ = environment,
+                                        .slurm = &slurm,
+                                        .machine = node,
+                                        .workers = 1,
+                                        .size = 1,
+                                        .local_size = 1,
+                                        .nodes = 1,
+                                        .host = "n0",
+                                        .out_dir = root};
+}
+
+static inline void write_file(const char *path, const char *text)
+{
+    char whole[512];
+    snprintf(whole, sizeof whole, "%s%s", root, path);
+    for (char *slash = strchr(whole + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(whole, 0777);
+        *slash = '/';
+    }
+    FILE *f = fopen(whole, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        exit(2);
+}
+
+/* What the local half of a check says: "fail: measured | F fact". */
+static inline const char *run(const char *id)
+{
+    static char text[4096];
+    const struct ls_check *check = ls_check_find(id);
+    struct ls_check_out out = {.check = check, .fd = -1};
+    struct ls_check_list list = {0};
+    const char *facts[64] = {0};
+    struct ls_error err = {0};
+    ls_buf_init(&out.text, 1 << 20);
+    check->local(&out, &context);
+    /* An empty line ends a half; there is nobody to go on for. */
+    while (out.text.len && out.text.data[out.text.len - 1] == '\n' &&
+           (out.text.len == 1 || out.text.data[out.text.len - 2] == '\n'))
+        out.text.len--;
+    text[0] = '\0';
+    if (ls_check_unpack(out.text.data, out.text.len, 0, &list, facts, &err) != LS_OK)
+        snprintf(text, sizeof text, "error: %s", err.message);
+    for (int i = 0; i < list.n; i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s: %s%s%s", n ? " | " : "",
+                 ls_check_status_names[list.result[i].status], list.result[i].device,
+                 *list.result[i].device ? " " : "", list.result[i].measured);
+    }
+    if (facts[check - ls_checks]) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%sF %s", n ? " | " : "", facts[check - ls_checks]);
+    }
+    ls_check_list_free(&list);
+    ls_buf_free(&out.text);
+    return text;
+}
+
+static inline void expect(const char *what, const char *id, const char *want)
+{
+    const char *got = run(id);
+    bool ok = !strcmp(got, want);
+    tap_ok(ok, "%s: %s", id, what);
+    if (!ok)
+        tap_note("got  %s", got), tap_note("want %s", want);
+}
+
+static inline void unmet(const char *what, const char *id, const char *want)
+{
+    const char *got = ls_check_unmet(ls_check_find(id), &context);
+    tap_ok(want ? got && strstr(got, want) : !got, "%s: %s", id, what);
+}
+
+/* Before and after all tests. */
+static inline void open_world(void)
+{
+    node = calloc(1, sizeof *node);
+    if (!node || !mkdtemp(root))
+        exit(2);
+}
+
+static inline int close_world(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", root);
+    if (system(command) != 0)
+        tap_note("left %s", root);
+    free(node);
+    return tap_done();
+}
+
+#endif
