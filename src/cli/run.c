@@ -89,8 +89,8 @@ static int launch(struct launch *l)
     int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task);
     if (code != LS_EXIT_OK)
         return code;
-    /* Once is enough: not again in our own step. Not unset: the Slurm plugin then takes it from the job. */
-    setenv("LOCKSTEP_CHECK", "off", 1);
+    /* Once is enough: not again in our own step, where the Slurm plugin sets LOCKSTEP_CHECK anew. */
+    setenv("LOCKSTEP_CHECKED", "1", 1);
     if (l->slurm.place == LS_SLURM_STEP)
         return run_in_step(l);
     if (l->slurm.place == LS_SLURM_ALLOCATION && !o->ranks)
