@@ -183,7 +183,8 @@ static int launch(const struct options *o, const struct ls_slurm *slurm, char **
             "");
     if (ls_cli_check_first(NULL, NULL, 0, o->per_task) != LS_EXIT_OK)
         return EXIT_LAUNCHER;
-    unsetenv("LOCKSTEP_CHECK"); /* once is enough: not again in our own step */
+    /* Once is enough: not again in our own step, where the Slurm plugin sets LOCKSTEP_CHECK anew. */
+    setenv("LOCKSTEP_CHECKED", "1", 1);
     if (step && !ls_cli_step_has_pmix(slurm))
         return EXIT_LAUNCHER;
     if (slurm->place == LS_SLURM_ALLOCATION && !o->ranks) {
