@@ -135,7 +135,7 @@ def test_allocation(c, scratch):
 
 
 def test_ends(c, scratch):
-    layout = ["-N2", "--ntasks-per-node=1"]
+    layout = ["-N2", "-w", "n0,n1", "--ntasks-per-node=1"]
     result = exec_step(c, layout, "sh", "-c", "[ $RANK = 3 ] || sleep 1000; echo oops >&2; exit 42",
                        options=["--workers-per-task=2"])
     text = result.stderr
@@ -251,7 +251,7 @@ def test_mpi(c, scratch):
         tap.same(sorted(result.stdout.splitlines()),
                  [f"rank {r} of {n}: sum {n * (n + 1) // 2}" for r in range(n)],
                  f"an MPI allreduce of {n} ranks, {per_task} in a task")
-    result = exec_step(c, ["-N2", "--ntasks-per-node=1"], program, "7",
+    result = exec_step(c, ["-N2", "-w", "n0,n1", "--ntasks-per-node=1"], program, "7",
                        options=["--workers-per-task=2"])
     tap.ok(result.returncode == 7 and "rank 1 on n0 failed first: aborted" in result.stderr,
            "MPI_Abort ends all ranks with its status", result.returncode, result.stderr)
