@@ -30,12 +30,7 @@ static void compare_pmix(struct meeting *m)
     const struct ls_slurm *slurm = m->context->slurm;
     struct ls_error err = {0};
     char version[64], text[160];
-    struct ls_pmix_view view = {.found = true,
-                                .nspace = c->job,
-                                .rank = c->rank,
-                                .size = c->size,
-                                .local_rank = c->local_rank,
-                                .local_size = c->local_size};
+    struct ls_pmix_view view = ls_wire_view(c);
     bool same =
         slurm->place != LS_SLURM_STEP || ls_slurm_check_pmix(slurm, &view, NULL, &err) == LS_OK;
     snprintf(text, sizeof text, "PMIx %s, %d ranks on %d nodes", ls_wire_pmix_version(version),

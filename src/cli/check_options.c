@@ -24,14 +24,6 @@ static const char help[] =
     "Ends with 0 (all passed or were skipped, or there are only warnings), 1 (a check failed),\n"
     "4 (no run could start here) or 5 (a check did not answer). See lockstep-check(1).\n";
 
-static int usage(const char *what, const char *detail)
-{
-    if (what)
-        ls_cli_error("check: %s%s", what, detail);
-    fputs("Try 'lockstep check --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 int ls_check_options_parse(int argc, char **argv, struct ls_check_options *o)
 {
     static const struct option longs[] = {
@@ -59,7 +51,8 @@ int ls_check_options_parse(int argc, char **argv, struct ls_check_options *o)
             break;
         case 'k':
             if (!ls_cli_number(optarg, &o->workers))
-                return usage("--workers-per-task expects a number from 1 to 65536, found ", optarg);
+                return ls_cli_usage(
+                    "check", "--workers-per-task expects a number from 1 to 65536, found ", optarg);
             break;
         case 'j':
             o->json = true;
@@ -77,15 +70,15 @@ int ls_check_options_parse(int argc, char **argv, struct ls_check_options *o)
             fputs(help, stdout);
             return LS_EXIT_OK;
         default:
-            return usage(NULL, "");
+            return ls_cli_usage("check", NULL, "");
         }
     if (o->json && o->nagios)
-        return usage("--json and --nagios exclude each other", "");
+        return ls_cli_usage("check", "--json and --nagios exclude each other", "");
     if (argc - optind > 1)
-        return usage("expected one job description, found also ", argv[optind + 1]);
+        return ls_cli_usage("check", "expected one job description, found also ", argv[optind + 1]);
     o->path = argv[optind];
     if (!o->path && o->nsets)
-        return usage("--set needs a job description", "");
+        return ls_cli_usage("check", "--set needs a job description", "");
     return -1;
 }
 

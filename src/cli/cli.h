@@ -33,6 +33,9 @@ int ls_cli_env(int argc, char **argv);
 
 /* common.c: what several commands share. */
 void ls_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A command line that cannot be taken: prints "COMMAND: what" and `detail` behind it (nothing of both where
+ * `what` is NULL: it was said), and where help is. Returns LS_EXIT_USAGE. */
+int ls_cli_usage(const char *command, const char *what, const char *detail);
 /* Directory of the device plugins: LOCKSTEP_PLUGIN_DIR, or relative to the program, or as installed.
  * The result is malloc'd; NULL when memory is short. */
 char *ls_cli_plugin_dir(void);

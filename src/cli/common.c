@@ -34,6 +34,14 @@ void ls_cli_error(const char *fmt, ...)
     va_end(ap);
 }
 
+int ls_cli_usage(const char *command, const char *what, const char *detail)
+{
+    if (what)
+        ls_cli_error("%s: %s%s", command, what, detail);
+    fprintf(stderr, "Try 'lockstep %s --help'.\n", command);
+    return LS_EXIT_USAGE;
+}
+
 char *ls_cli_plugin_dir(void)
 {
     const char *set = getenv("LOCKSTEP_PLUGIN_DIR");

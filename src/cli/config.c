@@ -15,14 +15,6 @@ static const char help[] =
     "\n"
     "The keys are described in lockstep.cfg(5).\n";
 
-static int usage(const char *what)
-{
-    if (what)
-        ls_cli_error("config: %s", what);
-    fputs("Try 'lockstep config --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 int ls_cli_config(int argc, char **argv)
 {
     static const struct option longs[] = {{"set", required_argument, NULL, 's'},
@@ -47,11 +39,13 @@ int ls_cli_config(int argc, char **argv)
             code = LS_EXIT_OK;
             break;
         default:
-            code = usage(NULL);
+            code = ls_cli_usage("config", NULL, NULL);
         }
     if (code < 0 && argc - optind != 1)
-        code = usage(argc == optind ? "found no job description, expected one"
-                                    : "found more than one job description, expected one");
+        code = ls_cli_usage("config",
+                            argc == optind ? "found no job description, expected one"
+                                           : "found more than one job description, expected one",
+                            "");
     if (code < 0)
         code = ls_cli_read_job(argv[optind], sets, nsets, &job);
     if (job) {

@@ -29,12 +29,6 @@ struct options {
     bool evaluator, ompi, json;
 };
 
-static int usage(void)
-{
-    fputs("Try 'lockstep env --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {{"evaluator", no_argument, NULL, 'e'},
@@ -58,12 +52,12 @@ static int parse(int argc, char **argv, struct options *o)
             fputs(help, stdout);
             return LS_EXIT_OK;
         default:
-            return usage();
+            return ls_cli_usage("env", NULL, NULL);
         }
     if (optind < argc) {
         ls_cli_error("env: expected no argument, found '%s'; lockstep exec starts programs",
                      argv[optind]);
-        return usage();
+        return ls_cli_usage("env", NULL, NULL);
     }
     return -1;
 }

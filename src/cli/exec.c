@@ -54,9 +54,7 @@ struct options {
 
 static int usage(const char *what, const char *detail)
 {
-    if (what)
-        ls_cli_error("exec: %s%s", what, detail);
-    fputs("Try 'lockstep exec --help'.\n", stderr);
+    ls_cli_usage("exec", what, detail);
     return EXIT_LAUNCHER;
 }
 

@@ -24,14 +24,6 @@ static const char help[] =
     "A LIST of '-' is read from standard input, where lines and blanks separate names, too.\n"
     "Quote lists: the shell has brackets of its own.\n";
 
-static int usage(const char *what)
-{
-    if (what)
-        ls_cli_error("hosts: %s", what);
-    fputs("Try 'lockstep hosts --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 static int fail(const struct ls_error *err)
 {
     ls_cli_error("hosts: %s", err->message);
@@ -137,21 +129,21 @@ int ls_cli_hosts(int argc, char **argv)
     static const char *const verbs[] = {"expand", "count", "fold"};
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         if (c != 'h')
-            return usage(NULL);
+            return ls_cli_usage("hosts", NULL, NULL);
         fputs(help, stdout);
         return LS_EXIT_OK;
     }
     if (optind == argc)
-        return usage("found no verb, expected expand, count or fold");
+        return ls_cli_usage("hosts", "found no verb, expected expand, count or fold", "");
     const char *verb = argv[optind++];
     bool known = false;
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         known |= !strcmp(verb, verbs[i]);
     if (!known) {
         ls_cli_error("hosts: found '%s', expected expand, count or fold", verb);
-        return usage(NULL);
+        return ls_cli_usage("hosts", NULL, NULL);
     }
     if (optind == argc)
-        return usage("found no list, expected at least one");
+        return ls_cli_usage("hosts", "found no list, expected at least one", "");
     return work(verb, argv + optind, argc - optind);
 }

@@ -20,14 +20,6 @@ static const char help[] =
     "\n"
     "The keys are described in lockstep.cfg(5).\n";
 
-static int usage(const char *what, const char *detail)
-{
-    if (what)
-        ls_cli_error("init: %s%s", what, detail);
-    fputs("Try 'lockstep init --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 static int list(void)
 {
     for (int i = 0; i < ls_cli_ntemplates; i++)
@@ -97,16 +89,17 @@ int ls_cli_init(int argc, char **argv)
             fputs(help, stdout);
             return LS_EXIT_OK;
         default:
-            return usage(NULL, "");
+            return ls_cli_usage("init", NULL, "");
         }
     if (argc - optind > 2)
-        return usage("found too many arguments, expected a template and a file: ",
-                     argv[optind + 2]);
+        return ls_cli_usage(
+            "init", "found too many arguments, expected a template and a file: ", argv[optind + 2]);
     const char *name = argc > optind ? argv[optind] : "mlp";
     const struct ls_cli_template *template = find(name);
     if (!template)
-        return usage("found no template of this name, expected one of 'lockstep init --list': ",
-                     name);
+        return ls_cli_usage(
+            "init",
+            "found no template of this name, expected one of 'lockstep init --list': ", name);
     char path[64];
     snprintf(path, sizeof path, "%s.cfg", template->name);
     return write_template(template, argc > optind + 1 ? argv[optind + 1] : path, force);

@@ -26,12 +26,7 @@ static const char *read_env(void *user, const char *name)
 static enum ls_status check_slurm(const struct ls_wire_client *c, struct ls_error *err)
 {
     struct ls_slurm slurm;
-    struct ls_pmix_view view = {.found = true,
-                                .nspace = c->job,
-                                .rank = c->rank,
-                                .size = c->size,
-                                .local_rank = c->local_rank,
-                                .local_size = c->local_size};
+    struct ls_pmix_view view = ls_wire_view(c);
     if (strncmp(c->job, "slurm.", 6) != 0)
         return LS_OK;
     LS_TRY(ls_slurm_read(read_env, NULL, &slurm, err));

@@ -273,14 +273,6 @@ static bool known_pass(const char *name)
     return false;
 }
 
-static int usage(const char *what, const char *detail)
-{
-    if (what)
-        ls_cli_error("plan: %s%s", what, detail);
-    fputs("Try 'lockstep plan --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 static void print_help(void)
 {
     fputs(help_head, stdout);
@@ -306,11 +298,13 @@ int ls_cli_plan(int argc, char **argv)
         switch (c) {
         case 'n':
             if (!ls_cli_number(optarg, &plan.ranks))
-                code = usage("-n expects a number of ranks from 1 to 65536, found ", optarg);
+                code = ls_cli_usage("plan", "-n expects a number of ranks from 1 to 65536, found ",
+                                    optarg);
             break;
         case 'm':
             if (!ls_cli_number(optarg, &plan.nodes))
-                code = usage("--nodes expects a number of nodes from 1 to 65536, found ", optarg);
+                code = ls_cli_usage(
+                    "plan", "--nodes expects a number of nodes from 1 to 65536, found ", optarg);
             break;
         case 's':
             sets[nsets++] = optarg;
@@ -318,7 +312,7 @@ int ls_cli_plan(int argc, char **argv)
         case 'p':
             plan.print = optarg;
             if (!known_pass(optarg))
-                code = usage("no pass is called ", optarg);
+                code = ls_cli_usage("plan", "no pass is called ", optarg);
             break;
         case 'j':
             plan.json = true;
@@ -328,13 +322,13 @@ int ls_cli_plan(int argc, char **argv)
             code = LS_EXIT_OK;
             break;
         default:
-            code = usage(NULL, "");
+            code = ls_cli_usage("plan", NULL, "");
         }
     if (code < 0 && argc - optind != 1)
-        code = usage("expected one job description", "");
+        code = ls_cli_usage("plan", "expected one job description", "");
     if (code < 0 && plan.nodes > plan.ranks)
-        code =
-            usage("expected at least one rank on each of the nodes; give more ranks with -n", "");
+        code = ls_cli_usage(
+            "plan", "expected at least one rank on each of the nodes; give more ranks with -n", "");
     if (code < 0)
         code = ls_cli_read_job(argv[optind], sets, nsets, &job);
     if (job) {

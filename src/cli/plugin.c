@@ -31,14 +31,6 @@ static const char help[] =
     "      --json   print a JSON object for each node instead\n"
     "  -h, --help   show this help\n";
 
-static int usage(const char *what)
-{
-    if (what)
-        ls_cli_error("plugin: %s", what);
-    fputs("Try 'lockstep plugin --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 static const char *read_env(void *user, const char *name)
 {
     (void)user;
@@ -236,10 +228,10 @@ int ls_cli_plugin(int argc, char **argv)
             return LS_EXIT_OK;
         }
         if (c != 'j')
-            return usage(NULL);
+            return ls_cli_usage("plugin", NULL, NULL);
         json = true;
     }
     if (optind + 1 != argc || strcmp(argv[optind], "check") != 0)
-        return usage("expected the verb check, and no more");
+        return ls_cli_usage("plugin", "expected the verb check, and no more", "");
     return check(json);
 }

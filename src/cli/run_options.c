@@ -28,14 +28,6 @@ static const char help[] =
     "SIGTERM and Ctrl-C finish the step, save a checkpoint and end with 143 and 130; SIGUSR1 ends\n"
     "with 75 (start me again). A second signal ends at once. See lockstep-run(1).\n";
 
-static int usage(const char *what, const char *detail)
-{
-    if (what)
-        ls_cli_error("run: %s%s", what, detail);
-    fputs("Try 'lockstep run --help'.\n", stderr);
-    return LS_EXIT_USAGE;
-}
-
 int ls_run_options_parse(int argc, char **argv, struct ls_run_options *o)
 {
     static const struct option longs[] = {{"ranks", required_argument, NULL, 'n'},
@@ -57,15 +49,17 @@ int ls_run_options_parse(int argc, char **argv, struct ls_run_options *o)
         switch (c) {
         case 'n':
             if (!ls_cli_number(optarg, &o->ranks))
-                return usage("-n expects a number of ranks from 1 to 65536, found ", optarg);
+                return ls_cli_usage("run", "-n expects a number of ranks from 1 to 65536, found ",
+                                    optarg);
             break;
         case 'k':
             if (!ls_cli_number(optarg, &o->per_task))
-                return usage("--workers-per-task expects a number from 1 to 65536, found ", optarg);
+                return ls_cli_usage(
+                    "run", "--workers-per-task expects a number from 1 to 65536, found ", optarg);
             break;
         case 'b':
             if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "none") != 0)
-                return usage("--bind expects auto or none, found ", optarg);
+                return ls_cli_usage("run", "--bind expects auto or none, found ", optarg);
             o->bind = !strcmp(optarg, "auto");
             break;
         case 's':
@@ -84,11 +78,12 @@ int ls_run_options_parse(int argc, char **argv, struct ls_run_options *o)
             fputs(help, stdout);
             return LS_EXIT_OK;
         default:
-            return usage(NULL, "");
+            return ls_cli_usage("run", NULL, "");
         }
     if (argc - optind != 1)
-        return usage(argc == optind ? "expected a job description" : "expected one job description",
-                     "");
+        return ls_cli_usage(
+            "run", argc == optind ? "expected a job description" : "expected one job description",
+            "");
     o->path = argv[optind];
     return -1;
 }

@@ -85,12 +85,7 @@ static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
     const struct ls_keep_config *config = k->config;
     LS_TRY(ls_wire_client_open(config->host, OPEN_DEADLINE, &k->client, err));
     const struct ls_wire_client *c = k->client;
-    struct ls_pmix_view view = {.found = true,
-                                .nspace = c->job,
-                                .rank = c->rank,
-                                .size = c->size,
-                                .local_rank = c->local_rank,
-                                .local_size = c->local_size};
+    struct ls_pmix_view view = ls_wire_view(c);
     struct ls_error mine = {0};
     k->me = c->rank;
     LS_TRY(copy_hosts(k, c->size, c->host, err));

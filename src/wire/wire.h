@@ -13,6 +13,7 @@
 #define LS_WIRE_H
 
 #include "base/base.h"
+#include "topo/topo.h"
 
 /* All-gathers small blobs between all ranks. Sets *all to one pointer per rank and *bytes to their
  * lengths; both stay valid until the next call. The same type as ls_comm_exchange_fn. */
@@ -33,6 +34,17 @@ struct ls_wire_client {
     const char *job;         /* PMIx namespace; differs between jobs and between generations */
     struct ls_wire_client_state *state;
 };
+
+/* The same for ls_slurm_check_pmix. */
+static inline struct ls_pmix_view ls_wire_view(const struct ls_wire_client *c)
+{
+    return (struct ls_pmix_view){.found = true,
+                                 .nspace = c->job,
+                                 .rank = c->rank,
+                                 .size = c->size,
+                                 .local_rank = c->local_rank,
+                                 .local_size = c->local_size};
+}
 
 /* PMIx_Init and one exchange (collective). `host` is the name that peers shall use in messages, for
  * instance SLURMD_NODENAME; NULL takes gethostname(). `deadline`, in seconds, holds for every later
