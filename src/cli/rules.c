@@ -58,21 +58,21 @@ static enum ls_status read_settings(struct ls_cli_rules *r, bool *bind, struct l
     return LS_OK;
 }
 
-/* The plugin's file, where there is one. */
-static enum ls_status read_site(struct ls_topo_site *site, struct ls_error *err)
+enum ls_status ls_cli_read_site(const char *path, struct ls_topo_site *site,
+                                struct ls_buf *problems, struct ls_error *err)
 {
-    static const char path[] = LS_SYSCONFDIR "/lockstep-site.conf";
+    const char *from = path ? path : LS_SYSCONFDIR "/lockstep-site.conf";
     char *text = NULL;
     size_t size;
     struct ls_error why = {0};
     *site = ls_topo_site_default;
-    enum ls_status status = ls_file_read(path, 1 << 20, &text, &size, &why);
-    if (status == LS_ERR_NOTFOUND)
+    enum ls_status status = ls_file_read(from, 1 << 20, &text, &size, &why);
+    if (status == LS_ERR_NOTFOUND && !path)
         return LS_OK;
     if (status == LS_OK)
-        status = ls_topo_site_parse(path, text, site, NULL, &why);
+        status = ls_topo_site_parse(from, text, site, problems, &why);
     free(text);
-    return status == LS_OK ? LS_OK : ls_error_set(err, LS_ERR_ENV, "%s", why.message);
+    return status == LS_OK ? LS_OK : ls_error_set(err, status, "%s", why.message);
 }
 
 /* NVML takes its time, and is asked only where its driver is. */
@@ -95,7 +95,9 @@ enum ls_status ls_cli_read_rules(const struct ls_slurm *slurm, struct ls_cli_rul
     config->rules_told = is_prepared(slurm);
     if (config->rules_told && config->workers == 1)
         return LS_OK;
-    LS_TRY(read_site(&rules->site, err));
+    struct ls_error why = {0};
+    if (ls_cli_read_site(NULL, &rules->site, NULL, &why) != LS_OK)
+        return ls_error_set(err, LS_ERR_ENV, "%s", why.message);
     if (!rules->site.enabled)
         return LS_OK;
     rules->machine = malloc(sizeof *rules->machine);

@@ -17,6 +17,10 @@ struct ls_cli_rules {
 enum ls_status ls_cli_read_rules(const struct ls_slurm *slurm, struct ls_cli_rules *rules,
                                  struct ls_keep_config *config, struct ls_error *err);
 void ls_cli_free_rules(struct ls_cli_rules *rules);
+/* Reads the site's file, all of whose problems go into `problems` (may be NULL). `path` NULL: the one that the
+ * plugin reads, if it is there. Errors: as ls_file_read, FORMAT. */
+enum ls_status ls_cli_read_site(const char *path, struct ls_topo_site *site,
+                                struct ls_buf *problems, struct ls_error *err);
 /* "auto", "ib", ...: false if it is none of them. */
 bool ls_cli_find_transport(const char *text, enum ls_topo_transport *transport);
 

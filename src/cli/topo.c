@@ -410,22 +410,19 @@ static enum ls_status read_machine(struct report *r, struct ls_error *err)
     return LS_OK;
 }
 
+/* A stored tree is another site's, maybe: only a file that is named counts for it. */
 static enum ls_status read_site(const struct options *o, struct ls_topo_site *site,
                                 struct ls_error *err)
 {
-    char *text;
-    size_t size;
     *site = ls_topo_site_default;
-    if (!o->site)
+    if (o->root && !o->site)
         return LS_OK;
-    LS_TRY(ls_file_read(o->site, 1 << 20, &text, &size, err));
     struct ls_buf problems;
     ls_buf_init(&problems, 1 << 20);
-    enum ls_status status = ls_topo_site_parse(o->site, text, site, &problems, err);
+    enum ls_status status = ls_cli_read_site(o->site, site, &problems, err);
     if (status != LS_OK && problems.data)
         fputs(problems.data, stderr);
     ls_buf_free(&problems);
-    free(text);
     return status;
 }
 
