@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 
+import tap
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = os.path.join(HERE, "cluster")
 SUPPRESSIONS = os.path.join(os.path.dirname(HERE), "lsan.supp")
@@ -30,6 +32,9 @@ class Cluster:
 
     def __enter__(self):
         self.started = self.control("start", *self.options)
+        if self.started.returncode != 0:  # what follows would only wait for it, for minutes
+            tap.ok(False, " ".join(["a cluster starts", *self.options]), self.started.stderr)
+            tap.done()
         for name, value in re.findall(r"export (\w+)='(.*)'", self.started.stdout):
             self.env[name] = value
         return self
