@@ -39,7 +39,7 @@ struct ls_feed {
     _Atomic unsigned era;    /* counts seeks; a batch begun before the last one is thrown away */
     int64_t released, start; /* under the lock; start: first position of this era */
     bool stop, ended;        /* under the lock */
-    bool sleeping;           /* under the lock: the producer waits for room */
+    bool full;               /* under the lock: the producer waits for room */
 };
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -111,15 +111,13 @@ static bool at_end(const struct ls_feed *feed, int64_t position)
 
 /* Sleeps, with the lock held, while there is nothing to do in this era. Once full, it sleeps until
  * half of the ring is free: one wake-up then serves several batches, and a wake-up takes a core
- * from the step. */
+ * from the step. It comes at multiples of half a ring, so that ranks in step are held up in the same
+ * step, and not each in another one while its peers wait. */
 static void wait_for_room(struct ls_feed *feed, unsigned era)
 {
-    int64_t enough = free_slots(feed) > 0 ? 1 : feed->config.slots / 2;
-    feed->sleeping = true;
-    while (!feed->stop && atomic_load(&feed->era) == era &&
-           (feed->ended || free_slots(feed) < enough))
+    feed->full = free_slots(feed) == 0;
+    while (!feed->stop && atomic_load(&feed->era) == era && (feed->ended || feed->full))
         pthread_cond_wait(&feed->room, &feed->lock);
-    feed->sleeping = false;
 }
 
 static void *produce(void *arg)
@@ -318,8 +316,11 @@ enum ls_status ls_feed_next(struct ls_feed *feed, struct ls_batch *batch, double
     (void)err; /* nothing can fail yet; a feed that reads while it runs can */
     pthread_mutex_lock(&feed->lock);
     feed->released = feed->taken;
-    if (feed->sleeping && !feed->ended && free_slots(feed) >= feed->config.slots / 2)
+    int64_t half = feed->config.slots / 2;
+    if (feed->full && free_slots(feed) >= half && feed->released % half == 0) {
+        feed->full = false;
         pthread_cond_signal(&feed->room);
+    }
     if (atomic_load(&feed->made) == feed->taken && !feed->ended) {
         double begin = ls_time_monotonic();
         wait_for_batch(feed);
