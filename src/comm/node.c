@@ -158,7 +158,7 @@ void ls_comm_node_work(struct ls_comm_request *r)
         }
         break;
     default:
-        if (r->root != c->me)
+        if (out != r->src[r->root])
             memcpy(out, r->src[r->root], bytes);
     }
 }

@@ -1,10 +1,10 @@
 /* The loop's side of communicators. */
 #include "train/ranks.h"
 
-static enum ls_status alloc(void *arg, int64_t bytes, void **mem, struct ls_error *err)
+static enum ls_status alloc(void *arg, int64_t bytes, bool common, void **mem, struct ls_error *err)
 {
     struct ls_ranks *ranks = arg;
-    return ls_comm_alloc(ranks->world, bytes, mem, err);
+    return (common ? ls_comm_alloc_common : ls_comm_alloc)(ranks->world, bytes, mem, err);
 }
 
 /* Starts one of the program's collectives on the group `data`, element for element what it says. */
