@@ -20,11 +20,13 @@
 /* Signals only set this word; the loop looks at it between steps. */
 static volatile sig_atomic_t stop_signal;
 
+/* Never interrupted by another signal of ours. */
 static void on_signal(int sig)
 {
-    if (stop_signal && sig != SIGUSR1)
-        _exit(128 + sig); /* the second one: at once, checkpoints stay as they are */
-    stop_signal = sig;
+    static struct ls_stop stop;
+    if (ls_stop_hear(&stop, sig, ls_time_monotonic()) == LS_STOP_AT_ONCE)
+        _exit(128 + sig); /* checkpoints stay as they are */
+    stop_signal = stop.sig;
 }
 
 static void on_keeper(int sig, siginfo_t *info, void *context)
@@ -39,8 +41,11 @@ static void catch_signals(bool kept)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigaction word = {.sa_sigaction = on_keeper, .sa_flags = SA_RESTART | SA_SIGINFO};
-    sigemptyset(&action.sa_mask);
     sigemptyset(&word.sa_mask);
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGUSR1);
     if (kept) {
         action.sa_handler = SIG_IGN;
         sigset_t waiting;
@@ -174,13 +179,22 @@ static void tell(const struct worker *w, const char *message)
         ls_cli_error("%s", message);
 }
 
+/* What the loop ended with, or a graver wish that came while it was saving. */
+static int code_of_stop(const struct worker *w)
+{
+    int late = stop_signal, sig = w->result.stop_signal;
+    if (sig == SIGUSR1 && late != SIGUSR1)
+        sig = late;
+    return sig == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + sig;
+}
+
 static int finish(struct worker *w, enum ls_status status, const char *message)
 {
     int code = ls_cli_exit_code(status);
     if (w->progress.open_line)
         fputc('\n', stderr);
     if (status == LS_OK && w->result.stopped)
-        code = w->result.stop_signal == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + w->result.stop_signal;
+        code = code_of_stop(w);
     if (status != LS_OK)
         tell(w, message);
     if (w->ranks.rank == 0 && w->options.json) {

@@ -68,11 +68,10 @@ struct ls_keeper {
     struct ls_topo_decision *decision; /* [config->workers]; NULL: no rules */
     struct ls_arena arena;             /* of the decisions */
     int running;
-    bool finished;    /* said so to the others */
-    bool stopping;    /* a stop signal came to this keeper */
-    bool told;        /* the workers were told to stop */
-    double stop_time; /* when the first came, in monotonic seconds */
-    bool killed;      /* the workers were told to die */
+    bool finished;       /* said so to the others */
+    struct ls_stop stop; /* the stop signals that came to this keeper */
+    struct ls_stop told; /* those that our own workers were told of */
+    bool killed;         /* the workers were told to die */
     /* keeper 0: what is known of the ranks */
     struct ls_record *records;
     bool *has_record;
