@@ -144,6 +144,7 @@ struct worker {
     struct ls_run_options options;
     struct ls_job *job;
     struct ls_ranks ranks;
+    struct ls_wire_client *client; /* still open where the ranks did not meet */
     struct ls_progress progress;
     struct ls_train_result result;
     char *plugins;
@@ -222,7 +223,7 @@ static int work(struct worker *w)
     w->threads = ls_train_threads(w->job, share ? (int)strtol(share, NULL, 10) : 0);
     ls_cli_prepare_threads(w->threads);
     catch_signals(w->kept);
-    enum ls_status status = ls_worker_meet(w->job, w->plugins, &w->ranks, &err);
+    enum ls_status status = ls_worker_meet(w->job, w->plugins, &w->ranks, &w->client, &err);
     if (status == LS_OK && w->ranks.rank == 0 && !w->options.quiet) {
         w->progress.out = stderr;
         w->progress.terminal = isatty(STDERR_FILENO) == 1;
@@ -232,6 +233,7 @@ static int work(struct worker *w)
     if (status != LS_OK)
         ls_worker_abort(&w->ranks, err.message);
     int code = finish(w, status, err.message);
+    ls_worker_give_up(w->client, code, err.message);
     ls_worker_leave(&w->ranks, status == LS_OK);
     ls_train_result_free(&w->result);
     free(w->plugins);
