@@ -38,12 +38,14 @@ struct ls_keep_kind {
     void (*pass_on)(struct ls_keeper *k, int sig, int nth);
     bool (*is_stop)(int sig); /* a second one of these ends everyone at once */
     int broken;               /* exit code where a keeper failed */
+    int late;                 /* and where not all of them came */
 };
 extern const struct ls_keep_kind ls_keep_worker_kind, ls_keep_program_kind;
 
 struct ls_keeper {
     const struct ls_keep_kind *kind;
     const struct ls_keep_config *config;
+    struct ls_wire_teller teller;
     struct ls_wire_client *client; /* of the PMIx server above; closed before the workers start */
     struct ls_wire_control *control;
     struct ls_wire_server *server;
