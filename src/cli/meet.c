@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEET_DEADLINE    60.0 /* seconds for all ranks to start */
 #define CONNECT_DEADLINE 3.0
 
 static bool is_set(const char *name)
@@ -91,13 +90,19 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
                                     .deadline = job->recover.hang_kill,
                                     .connect_deadline = CONNECT_DEADLINE,
                                     .is_set = is_set};
-    status = ls_comm_open(&config, &ranks->world, err);
+    status = ls_ranks_heard(ls_comm_open(&config, &ranks->world, err), err);
     if (status == LS_OK)
         status = ls_comm_group(ranks->world, "data", all, c->size, &ranks->data, err);
     if (status == LS_OK)
         status = ls_comm_choose(ranks->data, ls_cli_all_reduce(job), err);
     free(all);
     return status;
+}
+
+static void say(void *arg, const char *text)
+{
+    (void)arg;
+    ls_cli_error("%s", text);
 }
 
 enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
@@ -111,8 +116,10 @@ enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
         return alone(err);
     const char *began = getenv(LS_KEEP_BEGAN_VARIABLE);
     double start = began ? strtod(began, NULL) : ls_time_monotonic();
-    enum ls_status status =
-        ls_wire_client_open(getenv("SLURMD_NODENAME"), MEET_DEADLINE, client, &quiet);
+    static const struct ls_wire_teller teller = {.say = say, .code = LS_EXIT_TIMEOUT};
+    enum ls_status status = ls_wire_client_open_telling(
+        getenv("SLURMD_NODENAME"), LS_WIRE_ARRIVAL, getenv(LS_RECORD_FD_VARIABLE) ? NULL : &teller,
+        client, &quiet); /* a keeper tells */
     if (status == LS_ERR_NOTFOUND)
         return alone(err);
     if (status != LS_OK)

@@ -19,11 +19,15 @@
 
 /* Signals only set this word; the loop looks at it between steps. */
 static volatile sig_atomic_t stop_signal;
+/* The ranks have met, or a keeper watches over that. Before it nothing is there to save, and nobody looks. */
+static volatile sig_atomic_t begun;
 
 /* Never interrupted by another signal of ours. */
 static void on_signal(int sig)
 {
     static struct ls_stop stop;
+    if (!begun)
+        _exit(sig == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + sig);
     if (ls_stop_hear(&stop, sig, ls_time_monotonic()) == LS_STOP_AT_ONCE)
         _exit(128 + sig); /* checkpoints stay as they are */
     stop_signal = stop.sig;
@@ -171,8 +175,8 @@ static enum ls_status train(struct worker *w, struct ls_error *err)
 /* The message of an error, as whoever reads it needs it: a rank says who it is. */
 static void tell(const struct worker *w, const char *message)
 {
-    if (w->kept)
-        return; /* the keeper names the first failure, last */
+    if (w->kept || !*message)
+        return; /* the keeper names the first failure, last; or another rank speaks */
     if (w->ranks.size > 1)
         fprintf(stderr, "[%d@%s] lockstep: %s\n", w->ranks.rank, w->ranks.host[w->ranks.rank],
                 message);
@@ -222,8 +226,10 @@ static int work(struct worker *w)
     const char *share = getenv("LOCKSTEP_THREADS"); /* the keeper's word, where it does not bind */
     w->threads = ls_train_threads(w->job, share ? (int)strtol(share, NULL, 10) : 0);
     ls_cli_prepare_threads(w->threads);
+    begun = w->kept;
     catch_signals(w->kept);
     enum ls_status status = ls_worker_meet(w->job, w->plugins, &w->ranks, &w->client, &err);
+    begun = 1;
     if (status == LS_OK && w->ranks.rank == 0 && !w->options.quiet) {
         w->progress.out = stderr;
         w->progress.terminal = isatty(STDERR_FILENO) == 1;

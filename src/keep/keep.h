@@ -126,6 +126,9 @@ struct ls_keep_config {
     const char *host; /* name of this node for messages; NULL: gethostname */
     /* The step whose PMIx server knows the other keepers; NULL: this keeper is alone. */
     const struct ls_slurm *step;
+    /* Set to 1 once the keepers have met. Until then nothing has to be ended or cleaned up, nobody looks at
+     * signals, and whoever receives one may end this process; where that is a task, Slurm ends the step. */
+    volatile sig_atomic_t *begun; /* may be NULL */
     const char *tmpdir;
     FILE *out;  /* layout, and the failure that ended the run, named last */
     bool quiet; /* no layout */

@@ -285,5 +285,5 @@ void ls_keep_end_programs(struct ls_keeper *k, bool at_once)
         k->kill_due = ls_time_monotonic() + GRACE;
 }
 
-const struct ls_keep_kind ls_keep_program_kind = {program_env, start,   judge,
-                                                  pass_on,     is_stop, .broken = 125};
+const struct ls_keep_kind ls_keep_program_kind = {program_env, start,         judge,      pass_on,
+                                                  is_stop,     .broken = 125, .late = 125};

@@ -8,9 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OPEN_DEADLINE \
-    60.0 /* seconds for all tasks of a step to arrive: Slurm starts them one by one */
-
 /* Keepers that each print their own lines; with more, only keeper 0 does. */
 #define MOST_LAYOUTS 16
 
@@ -79,11 +76,19 @@ static enum ls_status hear(struct ls_keeper *k, const struct ls_wire_client *c,
     return LS_OK;
 }
 
+static void say(void *arg, const char *text)
+{
+    const struct ls_keeper *k = arg;
+    fprintf(k->config->out, "lockstep: %s\n", text);
+    fflush(k->config->out);
+}
+
 /* Through Slurm's PMIx. */
 static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *config = k->config;
-    LS_TRY(ls_wire_client_open(config->host, OPEN_DEADLINE, &k->client, err));
+    k->teller = (struct ls_wire_teller){.say = say, .arg = k, .code = k->kind->late};
+    LS_TRY(ls_wire_client_open_telling(config->host, LS_WIRE_ARRIVAL, &k->teller, &k->client, err));
     const struct ls_wire_client *c = k->client;
     struct ls_pmix_view view = ls_wire_view(c);
     struct ls_error mine = {0};
@@ -192,6 +197,8 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *c = k->config;
     LS_TRY(c->step ? meet_keepers(k, err) : meet_nobody(k, err));
+    if (c->begun)
+        *c->begun = 1;
     k->worker = calloc((size_t)c->workers, sizeof *k->worker);
     k->records = calloc((size_t)k->map.size, sizeof *k->records);
     k->has_record = calloc((size_t)k->map.size, sizeof *k->has_record);

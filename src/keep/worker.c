@@ -130,5 +130,5 @@ static bool is_stop(int sig)
     return sig != 0;
 }
 
-const struct ls_keep_kind ls_keep_worker_kind = {worker_env, start,   judge,
-                                                 pass_on,    is_stop, .broken = 1};
+const struct ls_keep_kind ls_keep_worker_kind = {worker_env, start,       judge,    pass_on,
+                                                 is_stop,    .broken = 1, .late = 5};
