@@ -79,8 +79,9 @@ static int64_t peak_memory(void)
     return (int64_t)usage.ru_maxrss * 1024;
 }
 
-static bool print_json(const char *status, const struct ls_train_result *r,
-                       const struct ls_ranks *ranks, const char *message)
+static enum ls_status print_json(const char *status, const struct ls_train_result *r,
+                                 const struct ls_ranks *ranks, const char *message,
+                                 struct ls_error *err)
 {
     json_t *o = json_object();
     json_object_set_new(o, "status", json_string(status));
@@ -103,9 +104,12 @@ static bool print_json(const char *status, const struct ls_train_result *r,
     json_object_set_new(o, "checkpoint", r->checkpoint ? json_string(r->checkpoint) : json_null());
     char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(o);
-    bool ok = text && puts(text) >= 0 && fflush(stdout) == 0;
+    if (!text)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the JSON record");
+    bool ok = puts(text) >= 0 && fflush(stdout) == 0;
+    int why = errno;
     free(text);
-    return ok;
+    return ok ? LS_OK : ls_error_errno(err, why, "writing the JSON record to standard output");
 }
 
 static void print_summary(const struct ls_train_result *r)
@@ -193,23 +197,24 @@ static int code_of_stop(const struct worker *w)
     return sig == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + sig;
 }
 
-static int finish(struct worker *w, enum ls_status status, const char *message)
+static int finish(struct worker *w, enum ls_status status, struct ls_error *err)
 {
-    int code = ls_cli_exit_code(status);
+    const struct ls_train_result *r = &w->result;
     if (w->progress.open_line)
         fputc('\n', stderr);
-    if (status == LS_OK && w->result.stopped)
-        code = code_of_stop(w);
-    if (status != LS_OK)
-        tell(w, message);
     if (w->ranks.rank == 0 && w->options.json) {
-        const char *word = status != LS_OK ? "failed" : w->result.stopped ? "stopped" : "done";
-        if (!print_json(word, &w->result, &w->ranks, status != LS_OK ? message : NULL) &&
-            code == LS_EXIT_OK)
-            code = LS_EXIT_FAILED;
+        const char *word = status != LS_OK ? "failed" : r->stopped ? "stopped" : "done";
+        struct ls_error lost = {0};
+        enum ls_status printed =
+            print_json(word, r, &w->ranks, status != LS_OK ? err->message : NULL, &lost);
+        if (status == LS_OK && printed != LS_OK)
+            status = ls_error_set(err, printed, "%s", lost.message);
     } else if (w->ranks.rank == 0 && status == LS_OK)
-        print_summary(&w->result);
-    leave_record(status, code, w->result.steps, message);
+        print_summary(r);
+    int code = status == LS_OK && r->stopped ? code_of_stop(w) : ls_cli_exit_code(status);
+    if (status != LS_OK)
+        tell(w, err->message);
+    leave_record(status, code, r->steps, err->message);
     return code;
 }
 
@@ -238,7 +243,7 @@ static int work(struct worker *w)
         status = train(w, &err);
     if (status != LS_OK)
         ls_worker_abort(&w->ranks, err.message);
-    int code = finish(w, status, err.message);
+    int code = finish(w, status, &err);
     ls_worker_give_up(w->client, code, err.message);
     ls_worker_leave(&w->ranks, status == LS_OK);
     ls_train_result_free(&w->result);

@@ -175,15 +175,32 @@ static enum ls_status choose_cpus(struct ls_keeper *k, struct ls_error *err)
     return whole ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
 }
 
+/* The words of keeper 0 for how the ranks are spread. */
+static void print_numbers(const struct ls_keeper *k)
+{
+    const struct ls_wire_map *m = &k->map;
+    int least = m->size, most = 0;
+    for (int i = 0; i < m->n_keepers; i++) {
+        int n = m->first[i + 1] - m->first[i];
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    const char *what = m->n_keepers == 1 ? "keeper" : "keepers";
+    if (least == most)
+        fprintf(k->config->out, "%d ranks: %d on each of %d %s\n", m->size, most, m->n_keepers,
+                what);
+    else
+        fprintf(k->config->out, "%d ranks: %d to %d on each of %d %s\n", m->size, least, most,
+                m->n_keepers, what);
+}
+
 static void print_layout(const struct ls_keeper *k)
 {
     char text[128];
     if (k->config->quiet || k->map.size == 1 || (k->me > 0 && k->map.n_keepers > MOST_LAYOUTS))
         return;
     if (k->me == 0)
-        fprintf(k->config->out, "%d ranks: %d on each of %d %s\n", k->map.size,
-                k->map.size / k->map.n_keepers, k->map.n_keepers,
-                k->map.n_keepers == 1 ? "keeper" : "keepers");
+        print_numbers(k);
     for (int i = 0; i < k->config->workers; i++)
         fprintf(k->config->out, "  rank %d on %s, CPUs %s%s\n", k->worker[i].rank, k->host[k->me],
                 ls_keep_format_cpus(&k->worker[i].cpus, text),
