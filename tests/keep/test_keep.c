@@ -66,8 +66,8 @@ static void check_cpus(void)
 
 static void check_stops(void)
 {
-    enum { KNOWN = LS_STOP_KNOWN, WISH = LS_STOP_WISH, NOW = LS_STOP_AT_ONCE };
-    static const struct {
+    const enum ls_stop_meaning KNOWN = LS_STOP_KNOWN, WISH = LS_STOP_WISH, NOW = LS_STOP_AT_ONCE;
+    const struct {
         const char *what;
         int sig[4];
         double time[4];
