@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MEET_DEADLINE 60.0 /* seconds for all tasks of a step to arrive */
-
 static const char help[] =
     "Usage: eval \"$(lockstep env [OPTION]...)\"\n"
     "Print the variables by which frameworks find their ranks, for a shell.\n"
@@ -162,7 +160,7 @@ static enum ls_status work(const struct options *o, struct ls_slurm *slurm, stru
         return LS_ERR_ENV;
     ls_cli_name_run(slurm, job);
     if (getenv("PMIX_NAMESPACE"))
-        LS_TRY(ls_wire_client_open(slurm->node_name, MEET_DEADLINE, &client, err));
+        LS_TRY(ls_wire_client_open(slurm->node_name, LS_WIRE_ARRIVAL, &client, err));
     const char *here = slurm->node_name ? slurm->node_name : "localhost";
     const char *const *host = client ? client->host : &here;
     struct ls_wire_map map = {0};

@@ -49,10 +49,16 @@ void ls_cli_name_run(const struct ls_slurm *slurm, char out[static 64])
 static int signal_pipe = -1;
 /* The slurmstepd above, if it signals not only its tasks but all their descendants; 0: none does. */
 static pid_t signals_all;
+/* The keepers have met: until then the loop does not run that reads the pipe. */
+static volatile sig_atomic_t begun;
+/* With what SIGUSR1 ends a task before that. */
+static volatile sig_atomic_t code_of_usr1;
 
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;
+    if (!begun)
+        _exit(sig == SIGUSR1 ? code_of_usr1 : 128 + sig);
     unsigned char byte = (unsigned char)sig;
     if (info->si_code == SI_KERNEL)
         byte |= LS_KEEP_AT_TERMINAL;
@@ -132,6 +138,9 @@ enum ls_status ls_cli_keep(struct ls_keep_config config, const int *signals,
                            const struct ls_slurm *slurm, int *code)
 {
     struct ls_error err = {0};
+    /* Our own workers come back after it; what another program does with it is its own affair. */
+    code_of_usr1 = config.programs ? 128 + SIGUSR1 : LS_EXIT_REQUEUE;
+    config.begun = &begun;
     int fd = ls_cli_hear_signals(signals, slurm);
     if (fd < 0) {
         ls_cli_error("cannot watch for signals: %s", strerror(errno));

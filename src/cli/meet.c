@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEET_DEADLINE    60.0 /* seconds for all ranks to start */
 #define CONNECT_DEADLINE 3.0
 
 static bool is_set(const char *name)
@@ -54,6 +53,19 @@ static enum ls_status alone(struct ls_error *err)
     return status;
 }
 
+/* Whatever happens next, this rank can say who it is. */
+static enum ls_status know_ranks(const struct ls_wire_client *c, struct ls_ranks *ranks,
+                                 struct ls_error *err)
+{
+    ranks->host = calloc((size_t)c->size + 1, sizeof *ranks->host);
+    for (int r = 0; r < c->size; r++)
+        if (!ranks->host || !(ranks->host[r] = strdup(c->host[r])))
+            return ls_error_set(err, LS_ERR_NOMEM, "meeting the other ranks");
+    ranks->rank = c->rank;
+    ranks->size = c->size;
+    return LS_OK;
+}
+
 static enum ls_status connect_ranks(const struct ls_job *job, const char *device,
                                     struct ls_wire_client *c, struct ls_ranks *ranks,
                                     struct ls_error *err)
@@ -64,19 +76,11 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
         status = ls_wire_fingerprint(ls_wire_exchange, c, text.data, c->host, c->size, err);
     ls_buf_free(&text);
     LS_TRY(status);
-    ranks->host = calloc((size_t)c->size + 1, sizeof *ranks->host);
     int *all = malloc((size_t)c->size * sizeof *all);
-    if (!ranks->host || !all) {
-        free(all);
+    if (!all)
         return ls_error_set(err, LS_ERR_NOMEM, "meeting the other ranks");
-    }
-    for (int r = 0; r < c->size && status == LS_OK; r++) {
+    for (int r = 0; r < c->size; r++)
         all[r] = r;
-        if (!(ranks->host[r] = strdup(c->host[r])))
-            status = ls_error_set(err, LS_ERR_NOMEM, "meeting the other ranks");
-    }
-    ranks->rank = c->rank;
-    ranks->size = c->size;
     struct ls_comm_config config = {.rank = c->rank,
                                     .size = c->size,
                                     .node = c->node,
@@ -86,8 +90,7 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
                                     .deadline = job->recover.hang_kill,
                                     .connect_deadline = CONNECT_DEADLINE,
                                     .is_set = is_set};
-    if (status == LS_OK)
-        status = ls_comm_open(&config, &ranks->world, err);
+    status = ls_ranks_heard(ls_comm_open(&config, &ranks->world, err), err);
     if (status == LS_OK)
         status = ls_comm_group(ranks->world, "data", all, c->size, &ranks->data, err);
     if (status == LS_OK)
@@ -96,35 +99,51 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
     return status;
 }
 
+static void say(void *arg, const char *text)
+{
+    (void)arg;
+    ls_cli_error("%s", text);
+}
+
 enum ls_status ls_worker_meet(const struct ls_job *job, const char *plugin_dir,
-                              struct ls_ranks *ranks, struct ls_error *err)
+                              struct ls_ranks *ranks, struct ls_wire_client **client,
+                              struct ls_error *err)
 {
     const struct ls_device_api *device = NULL;
-    struct ls_wire_client *client = NULL;
     struct ls_error quiet = {0};
     *ranks = (struct ls_ranks){.size = 1};
     if (!getenv("PMIX_NAMESPACE"))
         return alone(err);
     const char *began = getenv(LS_KEEP_BEGAN_VARIABLE);
     double start = began ? strtod(began, NULL) : ls_time_monotonic();
-    enum ls_status status =
-        ls_wire_client_open(getenv("SLURMD_NODENAME"), MEET_DEADLINE, &client, &quiet);
+    static const struct ls_wire_teller teller = {.say = say, .code = LS_EXIT_TIMEOUT};
+    enum ls_status status = ls_wire_client_open_telling(
+        getenv("SLURMD_NODENAME"), LS_WIRE_ARRIVAL, getenv(LS_RECORD_FD_VARIABLE) ? NULL : &teller,
+        client, &quiet); /* a keeper tells */
     if (status == LS_ERR_NOTFOUND)
         return alone(err);
     if (status != LS_OK)
         return ls_error_set(err, status, "%s", quiet.message);
-    status = check_slurm(client, err);
+    struct ls_wire_client *c = *client;
+    if (c->size > 1)
+        LS_TRY(know_ranks(c, ranks, err));
+    LS_TRY(check_slurm(c, err));
     /* Training needs the backend anyway; loaded now, it tells its version. */
-    if (status == LS_OK && client->size > 1)
-        status = ls_device_load(plugin_dir, ls_train_device(job), &device, err);
-    if (device)
-        status = connect_ranks(job, device->version(), client, ranks, err);
+    if (c->size > 1) {
+        LS_TRY(ls_device_load(plugin_dir, ls_train_device(job), &device, err));
+        LS_TRY(connect_ranks(job, device->version(), c, ranks, err));
+    }
     ranks->bootstrap = ls_time_monotonic() - start;
-    if (status != LS_OK && !getenv(LS_RECORD_FD_VARIABLE))
-        ls_wire_client_abort(client, ls_cli_exit_code(status),
-                             err->message); /* no keeper above: end the others through PMIx */
+    ls_wire_client_close(c);
+    *client = NULL;
+    return LS_OK;
+}
+
+void ls_worker_give_up(struct ls_wire_client *client, int code, const char *message)
+{
+    if (client && !getenv(LS_RECORD_FD_VARIABLE))
+        ls_wire_client_abort(client, code, message); /* no keeper above: through PMIx */
     ls_wire_client_close(client);
-    return status;
 }
 
 void ls_worker_abort(struct ls_ranks *ranks, const char *reason)
@@ -142,7 +161,7 @@ void ls_worker_leave(struct ls_ranks *ranks, bool together)
         ls_comm_group_close(ranks->data);
     if (ranks->world)
         ls_comm_close(ranks->world);
-    for (int r = 0; ranks->host && r < ranks->size; r++)
+    for (int r = 0; ranks->host && ranks->host[r]; r++)
         free(ranks->host[r]);
     free(ranks->host);
 }

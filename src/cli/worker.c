@@ -19,12 +19,18 @@
 
 /* Signals only set this word; the loop looks at it between steps. */
 static volatile sig_atomic_t stop_signal;
+/* The ranks have met, or a keeper watches over that. Before it nothing is there to save, and nobody looks. */
+static volatile sig_atomic_t begun;
 
+/* Never interrupted by another signal of ours. */
 static void on_signal(int sig)
 {
-    if (stop_signal && sig != SIGUSR1)
-        _exit(128 + sig); /* the second one: at once, checkpoints stay as they are */
-    stop_signal = sig;
+    static struct ls_stop stop;
+    if (!begun)
+        _exit(sig == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + sig);
+    if (ls_stop_hear(&stop, sig, ls_time_monotonic()) == LS_STOP_AT_ONCE)
+        _exit(128 + sig); /* checkpoints stay as they are */
+    stop_signal = stop.sig;
 }
 
 static void on_keeper(int sig, siginfo_t *info, void *context)
@@ -39,8 +45,11 @@ static void catch_signals(bool kept)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigaction word = {.sa_sigaction = on_keeper, .sa_flags = SA_RESTART | SA_SIGINFO};
-    sigemptyset(&action.sa_mask);
     sigemptyset(&word.sa_mask);
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGUSR1);
     if (kept) {
         action.sa_handler = SIG_IGN;
         sigset_t waiting;
@@ -70,8 +79,9 @@ static int64_t peak_memory(void)
     return (int64_t)usage.ru_maxrss * 1024;
 }
 
-static bool print_json(const char *status, const struct ls_train_result *r,
-                       const struct ls_ranks *ranks, const char *message)
+static enum ls_status print_json(const char *status, const struct ls_train_result *r,
+                                 const struct ls_ranks *ranks, const char *message,
+                                 struct ls_error *err)
 {
     json_t *o = json_object();
     json_object_set_new(o, "status", json_string(status));
@@ -94,9 +104,12 @@ static bool print_json(const char *status, const struct ls_train_result *r,
     json_object_set_new(o, "checkpoint", r->checkpoint ? json_string(r->checkpoint) : json_null());
     char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(o);
-    bool ok = text && puts(text) >= 0 && fflush(stdout) == 0;
+    if (!text)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the JSON record");
+    bool ok = puts(text) >= 0 && fflush(stdout) == 0;
+    int why = errno;
     free(text);
-    return ok;
+    return ok ? LS_OK : ls_error_errno(err, why, "writing the JSON record to standard output");
 }
 
 static void print_summary(const struct ls_train_result *r)
@@ -139,6 +152,7 @@ struct worker {
     struct ls_run_options options;
     struct ls_job *job;
     struct ls_ranks ranks;
+    struct ls_wire_client *client; /* still open where the ranks did not meet */
     struct ls_progress progress;
     struct ls_train_result result;
     char *plugins;
@@ -165,8 +179,8 @@ static enum ls_status train(struct worker *w, struct ls_error *err)
 /* The message of an error, as whoever reads it needs it: a rank says who it is. */
 static void tell(const struct worker *w, const char *message)
 {
-    if (w->kept)
-        return; /* the keeper names the first failure, last */
+    if (w->kept || !*message)
+        return; /* the keeper names the first failure, last; or another rank speaks */
     if (w->ranks.size > 1)
         fprintf(stderr, "[%d@%s] lockstep: %s\n", w->ranks.rank, w->ranks.host[w->ranks.rank],
                 message);
@@ -174,23 +188,33 @@ static void tell(const struct worker *w, const char *message)
         ls_cli_error("%s", message);
 }
 
-static int finish(struct worker *w, enum ls_status status, const char *message)
+/* What the loop ended with, or a graver wish that came while it was saving. */
+static int code_of_stop(const struct worker *w)
 {
-    int code = ls_cli_exit_code(status);
+    int late = stop_signal, sig = w->result.stop_signal;
+    if (sig == SIGUSR1 && late != SIGUSR1)
+        sig = late;
+    return sig == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + sig;
+}
+
+static int finish(struct worker *w, enum ls_status status, struct ls_error *err)
+{
+    const struct ls_train_result *r = &w->result;
     if (w->progress.open_line)
         fputc('\n', stderr);
-    if (status == LS_OK && w->result.stopped)
-        code = w->result.stop_signal == SIGUSR1 ? LS_EXIT_REQUEUE : 128 + w->result.stop_signal;
-    if (status != LS_OK)
-        tell(w, message);
     if (w->ranks.rank == 0 && w->options.json) {
-        const char *word = status != LS_OK ? "failed" : w->result.stopped ? "stopped" : "done";
-        if (!print_json(word, &w->result, &w->ranks, status != LS_OK ? message : NULL) &&
-            code == LS_EXIT_OK)
-            code = LS_EXIT_FAILED;
+        const char *word = status != LS_OK ? "failed" : r->stopped ? "stopped" : "done";
+        struct ls_error lost = {0};
+        enum ls_status printed =
+            print_json(word, r, &w->ranks, status != LS_OK ? err->message : NULL, &lost);
+        if (status == LS_OK && printed != LS_OK)
+            status = ls_error_set(err, printed, "%s", lost.message);
     } else if (w->ranks.rank == 0 && status == LS_OK)
-        print_summary(&w->result);
-    leave_record(status, code, w->result.steps, message);
+        print_summary(r);
+    int code = status == LS_OK && r->stopped ? code_of_stop(w) : ls_cli_exit_code(status);
+    if (status != LS_OK)
+        tell(w, err->message);
+    leave_record(status, code, r->steps, err->message);
     return code;
 }
 
@@ -207,8 +231,10 @@ static int work(struct worker *w)
     const char *share = getenv("LOCKSTEP_THREADS"); /* the keeper's word, where it does not bind */
     w->threads = ls_train_threads(w->job, share ? (int)strtol(share, NULL, 10) : 0);
     ls_cli_prepare_threads(w->threads);
+    begun = w->kept;
     catch_signals(w->kept);
-    enum ls_status status = ls_worker_meet(w->job, w->plugins, &w->ranks, &err);
+    enum ls_status status = ls_worker_meet(w->job, w->plugins, &w->ranks, &w->client, &err);
+    begun = 1;
     if (status == LS_OK && w->ranks.rank == 0 && !w->options.quiet) {
         w->progress.out = stderr;
         w->progress.terminal = isatty(STDERR_FILENO) == 1;
@@ -217,7 +243,8 @@ static int work(struct worker *w)
         status = train(w, &err);
     if (status != LS_OK)
         ls_worker_abort(&w->ranks, err.message);
-    int code = finish(w, status, err.message);
+    int code = finish(w, status, &err);
+    ls_worker_give_up(w->client, code, err.message);
     ls_worker_leave(&w->ranks, status == LS_OK);
     ls_train_result_free(&w->result);
     free(w->plugins);

@@ -130,6 +130,9 @@ static void decide(struct ls_keeper *k)
         if (k->records[r].code > code)
             code = k->records[r].code;
     }
+    /* The last word counts, also where all ranks had ended before they could hear it. */
+    if (code == LS_KEEP_REQUEUE && k->told.sig && k->told.sig != SIGUSR1)
+        code = 128 + k->told.sig;
     ls_wire_control_done(k->control, code, "");
 }
 
@@ -186,25 +189,23 @@ static void drain(struct ls_keeper *k)
         handle(k, &e);
 }
 
-/* A launcher may send one request by several ways: SIGTERM again within so many seconds is the same. */
-#define SAME_REQUEST 1.0
-
 /* The first signal asks everyone to save and end; a second one ends everyone at once. */
 static void take_signal(struct ls_keeper *k, int sig, bool everywhere)
 {
-    bool again = sig == SIGTERM && ls_time_monotonic() - k->stop_time < SAME_REQUEST;
-    if (k->stopping && (sig == SIGUSR1 || again))
-        return;
-    if (k->stopping) {
+    switch (ls_stop_hear(&k->stop, sig, ls_time_monotonic())) {
+    case LS_STOP_KNOWN:
+        break;
+    case LS_STOP_WISH:
+        k->ending = true;
+        if (!everywhere)
+            ask(k, sig);
+        break;
+    case LS_STOP_AT_ONCE:
         ls_wire_control_fail(k->control, -1, 128 + sig, false, "ended at once by a second signal");
         ls_keeper_kill(k, SIGKILL);
         k->hurry = true;
-        return;
+        break;
     }
-    k->stopping = k->ending = true;
-    k->stop_time = ls_time_monotonic();
-    if (!everywhere)
-        ask(k, sig);
 }
 
 static void take_signals(struct ls_keeper *k, int fd)

@@ -38,12 +38,14 @@ struct ls_keep_kind {
     void (*pass_on)(struct ls_keeper *k, int sig, int nth);
     bool (*is_stop)(int sig); /* a second one of these ends everyone at once */
     int broken;               /* exit code where a keeper failed */
+    int late;                 /* and where not all of them came */
 };
 extern const struct ls_keep_kind ls_keep_worker_kind, ls_keep_program_kind;
 
 struct ls_keeper {
     const struct ls_keep_kind *kind;
     const struct ls_keep_config *config;
+    struct ls_wire_teller teller;
     struct ls_wire_client *client; /* of the PMIx server above; closed before the workers start */
     struct ls_wire_control *control;
     struct ls_wire_server *server;
@@ -68,11 +70,10 @@ struct ls_keeper {
     struct ls_topo_decision *decision; /* [config->workers]; NULL: no rules */
     struct ls_arena arena;             /* of the decisions */
     int running;
-    bool finished;    /* said so to the others */
-    bool stopping;    /* a stop signal came to this keeper */
-    bool told;        /* the workers were told to stop */
-    double stop_time; /* when the first came, in monotonic seconds */
-    bool killed;      /* the workers were told to die */
+    bool finished;       /* said so to the others */
+    struct ls_stop stop; /* the stop signals that came to this keeper */
+    struct ls_stop told; /* those that our own workers were told of */
+    bool killed;         /* the workers were told to die */
     /* keeper 0: what is known of the ranks */
     struct ls_record *records;
     bool *has_record;

@@ -24,6 +24,8 @@ struct ls_record {
     int64_t steps;      /* finished */
     char message[1024]; /* of the error; empty on success */
 };
+/* The code of a rank that has saved, and wants to be started again. */
+enum { LS_KEEP_REQUEUE = 75 };
 /* Text of a record, at most LS_RECORD_MAX bytes with its NUL; returns the length without it. */
 #define LS_RECORD_MAX 1400
 size_t ls_record_write(const struct ls_record *record, char text[static LS_RECORD_MAX]);
@@ -35,6 +37,23 @@ bool ls_record_read(const char *text, size_t n, struct ls_record *record);
 #define LS_RECORD_FD_VARIABLE "LOCKSTEP_RECORD_FD"
 /* When its keeper began to look for the others: seconds of the monotonic clock. */
 #define LS_KEEP_BEGAN_VARIABLE "LOCKSTEP_BEGAN"
+
+/* ---- signals ---- */
+
+/* What was asked for until now; zero at first. */
+struct ls_stop {
+    int sig;     /* 0: nothing */
+    double time; /* when, in monotonic seconds */
+};
+enum ls_stop_meaning {
+    LS_STOP_KNOWN,   /* nothing new */
+    LS_STOP_WISH,    /* save and end, with this signal */
+    LS_STOP_AT_ONCE, /* do not even save */
+};
+/* The meaning of `sig`, which came at `now`: SIGUSR1 asks to save and to come back, every other signal to save and
+ * to end for good. That outweighs SIGUSR1, before and behind it; a second one of those means at once. A handler
+ * may call it. */
+enum ls_stop_meaning ls_stop_hear(struct ls_stop *stop, int sig, double now);
 
 /* ---- which CPUs for which worker ---- */
 
@@ -107,6 +126,9 @@ struct ls_keep_config {
     const char *host; /* name of this node for messages; NULL: gethostname */
     /* The step whose PMIx server knows the other keepers; NULL: this keeper is alone. */
     const struct ls_slurm *step;
+    /* Set to 1 once the keepers have met. Until then nothing has to be ended or cleaned up, nobody looks at
+     * signals, and whoever receives one may end this process; where that is a task, Slurm ends the step. */
+    volatile sig_atomic_t *begun; /* may be NULL */
     const char *tmpdir;
     FILE *out;  /* layout, and the failure that ended the run, named last */
     bool quiet; /* no layout */

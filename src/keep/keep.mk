@@ -11,6 +11,7 @@ libls_keep_la_SOURCES = \
 	src/keep/rules.c \
 	src/keep/rules.h \
 	src/keep/start.c \
+	src/keep/stop.c \
 	src/keep/variables.c \
 	src/keep/variables.h \
 	src/keep/worker.c

@@ -20,8 +20,6 @@ extern char **environ;
  * signal, and ends by it, must not get it again: its handlers are gone by then. */
 #define SAME_REQUEST 1.0
 #define LATE_REQUEST 60.0
-/* A rank that ends so wants to be started again, as `lockstep run` does; the others may still be saving. */
-#define REQUEUE 75
 
 /* ---- before they start ---- */
 
@@ -249,7 +247,8 @@ static bool judge(struct ls_keeper *k, struct ls_worker *w, int status, struct l
     /* Whoever was asked to end does so in its own time and way; and who dies of such a signal may have had it
      * before we had. */
     *echo = is_stop(sig);
-    return r->code != 0 && !k->ending && r->code != REQUEUE;
+    /* One that wants to be started again has saved, as `lockstep run` does; the others may still do so. */
+    return r->code != 0 && !k->ending && r->code != LS_KEEP_REQUEUE;
 }
 
 static bool is_same(const struct ls_keeper *k, int sig, int nth)
@@ -286,5 +285,5 @@ void ls_keep_end_programs(struct ls_keeper *k, bool at_once)
         k->kill_due = ls_time_monotonic() + GRACE;
 }
 
-const struct ls_keep_kind ls_keep_program_kind = {program_env, start,   judge,
-                                                  pass_on,     is_stop, .broken = 125};
+const struct ls_keep_kind ls_keep_program_kind = {program_env, start,         judge,      pass_on,
+                                                  is_stop,     .broken = 125, .late = 125};

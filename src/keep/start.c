@@ -8,9 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OPEN_DEADLINE \
-    60.0 /* seconds for all tasks of a step to arrive: Slurm starts them one by one */
-
 /* Keepers that each print their own lines; with more, only keeper 0 does. */
 #define MOST_LAYOUTS 16
 
@@ -79,11 +76,19 @@ static enum ls_status hear(struct ls_keeper *k, const struct ls_wire_client *c,
     return LS_OK;
 }
 
+static void say(void *arg, const char *text)
+{
+    const struct ls_keeper *k = arg;
+    fprintf(k->config->out, "lockstep: %s\n", text);
+    fflush(k->config->out);
+}
+
 /* Through Slurm's PMIx. */
 static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *config = k->config;
-    LS_TRY(ls_wire_client_open(config->host, OPEN_DEADLINE, &k->client, err));
+    k->teller = (struct ls_wire_teller){.say = say, .arg = k, .code = k->kind->late};
+    LS_TRY(ls_wire_client_open_telling(config->host, LS_WIRE_ARRIVAL, &k->teller, &k->client, err));
     const struct ls_wire_client *c = k->client;
     struct ls_pmix_view view = ls_wire_view(c);
     struct ls_error mine = {0};
@@ -170,15 +175,32 @@ static enum ls_status choose_cpus(struct ls_keeper *k, struct ls_error *err)
     return whole ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
 }
 
+/* The words of keeper 0 for how the ranks are spread. */
+static void print_numbers(const struct ls_keeper *k)
+{
+    const struct ls_wire_map *m = &k->map;
+    int least = m->size, most = 0;
+    for (int i = 0; i < m->n_keepers; i++) {
+        int n = m->first[i + 1] - m->first[i];
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    const char *what = m->n_keepers == 1 ? "keeper" : "keepers";
+    if (least == most)
+        fprintf(k->config->out, "%d ranks: %d on each of %d %s\n", m->size, most, m->n_keepers,
+                what);
+    else
+        fprintf(k->config->out, "%d ranks: %d to %d on each of %d %s\n", m->size, least, most,
+                m->n_keepers, what);
+}
+
 static void print_layout(const struct ls_keeper *k)
 {
     char text[128];
     if (k->config->quiet || k->map.size == 1 || (k->me > 0 && k->map.n_keepers > MOST_LAYOUTS))
         return;
     if (k->me == 0)
-        fprintf(k->config->out, "%d ranks: %d on each of %d %s\n", k->map.size,
-                k->map.size / k->map.n_keepers, k->map.n_keepers,
-                k->map.n_keepers == 1 ? "keeper" : "keepers");
+        print_numbers(k);
     for (int i = 0; i < k->config->workers; i++)
         fprintf(k->config->out, "  rank %d on %s, CPUs %s%s\n", k->worker[i].rank, k->host[k->me],
                 ls_keep_format_cpus(&k->worker[i].cpus, text),
@@ -192,6 +214,8 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *c = k->config;
     LS_TRY(c->step ? meet_keepers(k, err) : meet_nobody(k, err));
+    if (c->begun)
+        *c->begun = 1;
     k->worker = calloc((size_t)c->workers, sizeof *k->worker);
     k->records = calloc((size_t)k->map.size, sizeof *k->records);
     k->has_record = calloc((size_t)k->map.size, sizeof *k->has_record);

@@ -114,13 +114,12 @@ static bool judge(struct ls_keeper *k, struct ls_worker *w, int status, struct l
     return r->status != LS_OK;
 }
 
-/* Slurm signals every task, so every keeper asks: the workers must hear it once. */
+/* Slurm signals every task, so every keeper asks: the workers must hear of a wish once, and of a graver one. */
 static void pass_on(struct ls_keeper *k, int sig, int nth)
 {
     (void)nth;
-    if (k->killed || k->told)
+    if (k->killed || ls_stop_hear(&k->told, sig, ls_time_monotonic()) != LS_STOP_WISH)
         return;
-    k->told = true;
     for (int i = 0; i < k->config->workers; i++)
         if (k->worker[i].pid > 0)
             sigqueue(k->worker[i].pid, LS_KEEP_SIGNAL, (union sigval){.sival_int = sig});
@@ -131,5 +130,5 @@ static bool is_stop(int sig)
     return sig != 0;
 }
 
-const struct ls_keep_kind ls_keep_worker_kind = {worker_env, start,   judge,
-                                                 pass_on,    is_stop, .broken = 1};
+const struct ls_keep_kind ls_keep_worker_kind = {worker_env, start,       judge,    pass_on,
+                                                 is_stop,    .broken = 1, .late = 5};

@@ -91,13 +91,18 @@ static enum ls_status check_ranks(struct ls_run *run, struct ls_error *err)
     return LS_OK;
 }
 
-static enum ls_status open_program(struct ls_run *run, struct ls_error *err)
+static enum ls_status compile(struct ls_run *run, struct ls_error *err)
 {
     const struct ls_dataset *d = &run->train;
     struct ls_model_input input = {d->height, d->width, d->channels, run->ranks->size};
     LS_TRY(ls_model_build(run->job, &input, &run->prog, err));
     LS_TRY(ls_graph_compile(&run->prog, pack_size, run, NULL, err));
-    LS_TRY(check_ranks(run, err));
+    return check_ranks(run, err);
+}
+
+/* Takes communicated memory, and so waits for the other ranks of this node. */
+static enum ls_status open_program(struct ls_run *run, struct ls_error *err)
+{
     ls_ranks_exec_comm(run->ranks, &run->comm);
     LS_TRY(ls_exec_open(&run->prog, run->api, run->dev, run->ranks->size > 1 ? &run->comm : NULL,
                         &run->exec, err));
@@ -188,6 +193,7 @@ static void say_what_runs(const struct ls_run *run)
         say_collectives(run);
 }
 
+/* All that a rank can do by itself, and so all that can go wrong with one rank alone. */
 static enum ls_status open_parts(struct ls_run *run, struct ls_error *err)
 {
     struct load load = {.run = run};
@@ -208,8 +214,7 @@ static enum ls_status open_parts(struct ls_run *run, struct ls_error *err)
         return ls_error_set(err, load.status, "%s", load.err.message);
     LS_TRY(check_data(run, err));
     run->steps = ls_train_steps(run->job, run->train.n);
-    LS_TRY(open_program(run, err));
-    return LS_OK;
+    return compile(run, err);
 }
 
 /* The micro-batch of a rank that has none: no sample in it counts. */
@@ -229,8 +234,10 @@ static enum ls_status make_nothing(struct ls_run *run, struct ls_error *err)
 
 enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
 {
-    /* Everyone hears of a rank that cannot start before anyone waits for it. */
+    /* Everyone hears of a rank that cannot start before anyone waits for it. From here on the caller aborts the
+     * ranks' world on an error, which ends the waits of the others. */
     LS_TRY(ls_ranks_agree(run->ranks, open_parts(run, err), err));
+    LS_TRY(open_program(run, err));
     say_what_runs(run);
     LS_TRY(ls_run_restore(run, err));
     if (run->leads)

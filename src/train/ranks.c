@@ -1,10 +1,20 @@
 /* The loop's side of communicators. */
 #include "train/ranks.h"
 
+enum ls_status ls_ranks_heard(enum ls_status status, struct ls_error *err)
+{
+    if (status != LS_ERR_IO)
+        return status;
+    if (err)
+        err->status = LS_ERR_ABORTED;
+    return LS_ERR_ABORTED;
+}
+
 static enum ls_status alloc(void *arg, int64_t bytes, bool common, void **mem, struct ls_error *err)
 {
     struct ls_ranks *ranks = arg;
-    return (common ? ls_comm_alloc_common : ls_comm_alloc)(ranks->world, bytes, mem, err);
+    return ls_ranks_heard(
+        (common ? ls_comm_alloc_common : ls_comm_alloc)(ranks->world, bytes, mem, err), err);
 }
 
 /* Starts one of the program's collectives on the group `data`, element for element what it says. */
@@ -39,7 +49,7 @@ static enum ls_status start(void *arg, const struct ls_collective *c, void **req
                             ls_graph_kind(c->kind)->name, (long long)c->count, c->dim, c->axes);
     double begin = ls_time_monotonic();
     struct ls_comm_request *r = NULL;
-    LS_TRY(start_on(ranks->data, c, ranks->size, &r, err));
+    LS_TRY(ls_ranks_heard(start_on(ranks->data, c, ranks->size, &r, err), err));
     *req = r;
     ranks->seconds += ls_time_monotonic() - begin;
     return LS_OK;
@@ -50,7 +60,7 @@ static enum ls_status wait_for(void *arg, void *req, struct ls_error *err)
     struct ls_ranks *ranks = arg;
     double begin = ls_time_monotonic();
     ls_comm_activity(ranks->world, LS_COMM_COLLECTIVE);
-    LS_TRY(ls_comm_wait(req, err));
+    LS_TRY(ls_ranks_heard(ls_comm_wait(req, err), err));
     ls_comm_activity(ranks->world, LS_COMM_COMPUTE);
     ranks->seconds += ls_time_monotonic() - begin;
     return LS_OK;
@@ -85,7 +95,7 @@ enum ls_status ls_ranks_broadcast(struct ls_ranks *ranks, void *data, int64_t by
         int64_t n = bytes < PIECE ? bytes : PIECE;
         /* Words of four bytes: every tensor and every struct that travels is a multiple of it. */
         LS_TRY(ls_comm_broadcast(ranks->data, p, n / 4, LS_COMM_I32, root, &req, err));
-        LS_TRY(ls_comm_wait(req, err));
+        LS_TRY(ls_ranks_heard(ls_comm_wait(req, err), err));
     }
     return LS_OK;
 }
@@ -100,7 +110,7 @@ static enum ls_status pass(struct ls_ranks *ranks, int peer, char *p, int64_t by
             LS_TRY(ls_comm_recv(ranks->data, p, n, LS_COMM_I32, peer, &req, err));
         else
             LS_TRY(ls_comm_send(ranks->data, p, n, LS_COMM_I32, peer, &req, err));
-        LS_TRY(ls_comm_wait(req, err));
+        LS_TRY(ls_ranks_heard(ls_comm_wait(req, err), err));
     }
     return LS_OK;
 }
@@ -121,7 +131,7 @@ enum ls_status ls_ranks_sum(struct ls_ranks *ranks, double *values, int n, struc
         return LS_OK;
     struct ls_comm_request *req;
     LS_TRY(ls_comm_all_reduce(ranks->data, values, values, n, LS_COMM_F64, LS_COMM_SUM, &req, err));
-    return ls_comm_wait(req, err);
+    return ls_ranks_heard(ls_comm_wait(req, err), err);
 }
 
 enum ls_status ls_ranks_agree(struct ls_ranks *ranks, enum ls_status mine, struct ls_error *err)

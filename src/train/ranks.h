@@ -27,6 +27,9 @@ enum ls_status ls_ranks_deal(struct ls_ranks *ranks, void *data, int64_t bytes, 
                              struct ls_error *err);
 /* Sums `n` (at most 8) doubles over all ranks. */
 enum ls_status ls_ranks_sum(struct ls_ranks *ranks, double *values, int n, struct ls_error *err);
+/* What a communicator's function returned: an IO of its own means that a peer has gone, which makes this rank's error
+ * ABORTED: the consequence of another one, that whoever watches over the peer can name. */
+enum ls_status ls_ranks_heard(enum ls_status status, struct ls_error *err);
 /* Everyone tells how it fared; all return an error if one failed: that one its own (already in err), the
  * others ABORTED. */
 enum ls_status ls_ranks_agree(struct ls_ranks *ranks, enum ls_status mine, struct ls_error *err);

@@ -9,11 +9,18 @@
 #include <unistd.h>
 
 enum { MAX_BLOB = 1 << 20, HOST_LEN = 255 };
+// Seconds after which rank 0 says that it waits: more than a start under load takes.
+#define PATIENCE 5.0
+// Seconds that every rank waits longer than the one before it, and how many ranks do: whoever says first what is
+// wrong ends the others, which takes a moment.
+#define TURN 2.0
+enum { TURNS = 4 };
 
 struct ls_wire_client_state {
     pmix_proc_t me, all;
     double deadline;
     int exchanges;
+    const struct ls_wire_teller *teller; // NULL: the caller tells
     bool broken; // an exchange ran into its deadline: PMIx still knows of it
     void **blob; // [size], of the last exchange
     size_t *bytes;
@@ -225,8 +232,9 @@ static enum ls_status init(struct ls_wire_client *c, struct ls_error *err)
     return LS_OK;
 }
 
-enum ls_status ls_wire_client_open(const char *host, double deadline,
-                                   struct ls_wire_client **client, struct ls_error *err)
+enum ls_status ls_wire_client_open_telling(const char *host, double deadline,
+                                           const struct ls_wire_teller *teller,
+                                           struct ls_wire_client **client, struct ls_error *err)
 {
     struct ls_wire_client *c = calloc(1, sizeof *c);
     if (c)
@@ -236,6 +244,7 @@ enum ls_status ls_wire_client_open(const char *host, double deadline,
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for a PMIx client");
     }
     c->state->deadline = deadline;
+    c->state->teller = teller;
     enum ls_status st = init(c, err);
     if (st != LS_OK) {
         client_free(c);
@@ -248,6 +257,12 @@ enum ls_status ls_wire_client_open(const char *host, double deadline,
     }
     *client = c;
     return LS_OK;
+}
+
+enum ls_status ls_wire_client_open(const char *host, double deadline,
+                                   struct ls_wire_client **client, struct ls_error *err)
+{
+    return ls_wire_client_open_telling(host, deadline, NULL, client, err);
 }
 
 static enum ls_status publish(struct ls_wire_client *c, const char *key, const void *mine, size_t n,
@@ -276,6 +291,22 @@ static enum ls_status publish(struct ls_wire_client *c, const char *key, const v
     return LS_OK;
 }
 
+// Not everyone came. Where all see that, one is to say so.
+static enum ls_status give_up(const struct ls_wire_client *c, struct ls_error *err)
+{
+    const struct ls_wire_client_state *s = c->state;
+    ls_error_set(err, LS_ERR_TIMEOUT,
+                 "exchange %d of %d ranks: not all of them arrived within %g s; one did not "
+                 "start, or hangs: look for what srun or mpirun says about it",
+                 s->exchanges, c->size, s->deadline);
+    if (s->teller && err) {
+        s->teller->say(s->teller->arg, err->message);
+        PMIx_Abort(s->teller->code, err->message, NULL, 0);
+        err->message[0] = '\0';
+    }
+    return LS_ERR_TIMEOUT;
+}
+
 static enum ls_status fence(struct ls_wire_client *c, struct ls_error *err)
 {
     struct ls_wire_client_state *s = c->state;
@@ -283,20 +314,26 @@ static enum ls_status fence(struct ls_wire_client *c, struct ls_error *err)
     if (!wait)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for an exchange");
     bool collect = true;
+    char text[160];
     pmix_info_t info;
     PMIX_INFO_CONSTRUCT(&info);
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+    double seconds = s->deadline, begin = ls_time_monotonic();
+    if (s->teller)
+        seconds += TURN * (c->rank < TURNS ? c->rank : TURNS);
     pmix_status_t rc = PMIx_Fence_nb(&s->all, 1, &info, 1, ls_wire_wait_done, wait);
-    bool done = ls_wire_wait_end(wait, rc, s->deadline, &rc);
+    if (s->teller && c->rank == 0 && !ls_wire_wait_some(wait, rc, PATIENCE)) {
+        snprintf(text, sizeof text,
+                 "waiting for the others: not all of %d ranks have arrived yet; see what srun or "
+                 "mpirun says about them",
+                 c->size);
+        s->teller->say(s->teller->arg, text);
+    }
+    bool done = ls_wire_wait_end(wait, rc, seconds - (ls_time_monotonic() - begin), &rc);
     PMIX_INFO_DESTRUCT(&info);
-    char text[80];
     s->broken = !done || rc != PMIX_SUCCESS;
     if (!done)
-        return ls_error_set(
-            err, LS_ERR_TIMEOUT,
-            "exchange %d of %d ranks: not all of them arrived within %g s; one did not "
-            "start, or hangs: look for what srun or mpirun says about it",
-            s->exchanges, c->size, s->deadline);
+        return give_up(c, err);
     if (rc != PMIX_SUCCESS)
         return ls_error_set(err, LS_ERR_ABORTED, "exchange %d: a rank or its keeper is gone: %s",
                             s->exchanges, ls_wire_pmix_text(rc, text));

@@ -52,6 +52,33 @@ void ls_wire_wait_done(pmix_status_t status, void *arg)
     leave(w);
 }
 
+static struct timespec after(double seconds)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    time_t whole = (time_t)seconds;
+    end.tv_sec += whole;
+    end.tv_nsec += (long)((seconds - (double)whole) * 1e9);
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_nsec -= 1000000000;
+        end.tv_sec++;
+    }
+    return end;
+}
+
+bool ls_wire_wait_some(struct ls_wire_wait *w, pmix_status_t started, double seconds)
+{
+    struct timespec end = after(seconds);
+    if (started != PMIX_SUCCESS)
+        return true;
+    pthread_mutex_lock(&w->mutex);
+    while (!w->done && pthread_cond_timedwait(&w->cond, &w->mutex, &end) != ETIMEDOUT)
+        ;
+    bool done = w->done;
+    pthread_mutex_unlock(&w->mutex);
+    return done;
+}
+
 bool ls_wire_wait_end(struct ls_wire_wait *w, pmix_status_t started, double seconds,
                       pmix_status_t *status)
 {
@@ -63,15 +90,7 @@ bool ls_wire_wait_end(struct ls_wire_wait *w, pmix_status_t started, double seco
         leave(w);
         return true;
     }
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    time_t whole = (time_t)seconds;
-    end.tv_sec += whole;
-    end.tv_nsec += (long)((seconds - (double)whole) * 1e9);
-    if (end.tv_nsec >= 1000000000) {
-        end.tv_nsec -= 1000000000;
-        end.tv_sec++;
-    }
+    struct timespec end = after(seconds);
     while (!w->done && pthread_cond_timedwait(&w->cond, &w->mutex, &end) != ETIMEDOUT)
         ;
     bool done = w->done;

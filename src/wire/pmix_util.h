@@ -13,6 +13,9 @@ struct ls_wire_wait;
 struct ls_wire_wait *ls_wire_wait_new(void); /* NULL when memory is short */
 /* A pmix_op_cbfunc_t; `arg` is the struct ls_wire_wait. */
 void ls_wire_wait_done(pmix_status_t status, void *arg);
+/* Takes what the call that started the operation returned, and waits so many seconds at most, without an end to the
+ * waiting: ls_wire_wait_end is still to be called. True: it is over. */
+bool ls_wire_wait_some(struct ls_wire_wait *wait, pmix_status_t started, double seconds);
 /* Takes what the call that started the operation returned, waits if it is under way, gives up the
  * waiter's share. Returns true and sets *status unless the deadline (in seconds from now) passed.
  */

@@ -54,6 +54,23 @@ static inline struct ls_pmix_view ls_wire_view(const struct ls_wire_client *c)
  * unusable, or this build has none; TIMEOUT; ABORTED, another rank is gone. */
 enum ls_status ls_wire_client_open(const char *host, double deadline,
                                    struct ls_wire_client **client, struct ls_error *err);
+/* The same for a step of which one process is to speak for all. Rank 0 says after five seconds of an exchange that
+ * it waits. If not everyone arrives, the lowest rank that did says so and ends all of them with `code` (PMIx_Abort):
+ * the others wait some seconds longer, and so die before it is their turn. On that TIMEOUT the message is empty. Who
+ * is missing is not told: Slurm's PMIx answers no PMIx_Get while a fence that collects data is open, and blocks for
+ * half a minute, whatever PMIX_TIMEOUT says, where the node's slurmstepd has gone with its last task (22.05.8). */
+struct ls_wire_teller {
+    void (*say)(void *arg, const char *text);
+    void *arg;
+    int code;
+};
+/* `teller` must outlive the client; NULL: as ls_wire_client_open. */
+enum ls_status ls_wire_client_open_telling(const char *host, double deadline,
+                                           const struct ls_wire_teller *teller,
+                                           struct ls_wire_client **client, struct ls_error *err);
+/* Seconds for all processes of a step to arrive. After about so many Slurm's PMIx itself gives up to send to a node
+ * whose slurmstepd does not answer, so that more would help nobody. */
+#define LS_WIRE_ARRIVAL 30.0
 /* An ls_wire_exchange_fn; `client` is a struct ls_wire_client. Blobs may be empty and may differ in
  * length between ranks; 1 MiB at most. PMIx keeps and carries along what earlier exchanges
  * published, so it is for a dozen small exchanges at start. Errors: TIMEOUT, not everyone arrived

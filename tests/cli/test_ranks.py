@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -78,6 +79,24 @@ def start(job, *args):
                             start_new_session=True)
 
 
+def training(scratch, job, *args):
+    """A run that trains: it has saved."""
+    folder = scratch(os.path.basename(job).replace(".cfg", ".ckpt"))
+
+    def steps():
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return {n for n in names if re.fullmatch(r"step-\d+", n)}
+    seen = steps()
+    launcher = start(job, *args, "--set", "checkpoint.every_steps=50")
+    wait_for(lambda: launcher.poll() is not None or steps() - seen, "the first steps")
+    return launcher
+
+
+def check_clean(scratch, what):
+    tap.same([n for n in os.listdir("/dev/shm") if "lockstep" in n], [], f"{what}: nothing is left in /dev/shm")
+    tap.same(os.listdir(scratch("tmp")), [], f"{what}: nothing is left in TMPDIR")
+
+
 def test_same_numbers(scratch):
     for model, kwargs in (("mlp", {}), ("convnet", {"model": tap.CONVNET})):
         train = "steps = 10; global_batch = 48; micro_batch = 8; eval_every = 5;"
@@ -148,12 +167,8 @@ def test_resume(scratch):
 def test_failures(scratch):
     train = "steps = 1000000; global_batch = 32; micro_batch = 8; eval_every = 0;"
     job = write_job(scratch, "fail", train=train)
-    folder = scratch("fail.ckpt")
     for sig in (signal.SIGKILL, signal.SIGABRT):  # not SIGSEGV, which sanitizers catch
-        seen = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-        launcher = start(job, "-n", "3", "--set", "checkpoint.every_steps=50")
-        wait_for(lambda: os.path.isdir(folder) and set(os.listdir(folder)) - seen - {"lock"},
-                 "the first steps")
+        launcher = training(scratch, job, "-n", "3")
         workers = sorted(children(launcher.pid))
         if not tap.same(len(workers), 3, "three workers run"):
             launcher.kill()
@@ -168,26 +183,96 @@ def test_failures(scratch):
                last)
         tap.ok(time.monotonic() - began < 10, "nobody hangs")
         tap.ok(not any(os.path.exists(f"/proc/{w}") for w in workers), "no worker is left")
-    launcher = start(job, "-n", "2")
-    wait_for(lambda: len(children(launcher.pid)) == 2, "two workers")
+        check_clean(scratch, sig.name)
+    launcher = training(scratch, job, "-n", "2", "--set", "recover.hang_kill=2s")
+    workers = sorted(children(launcher.pid))
+    os.kill(workers[1], signal.SIGSTOP)
+    _, err = launcher.communicate(timeout=60)
+    tap.same(launcher.returncode, 5, "a worker is stopped: exit 5")
+    last = err.strip().splitlines()[-1]
+    tap.ok("rank 0 on" in last and "rank 1 on" in last and "after 2" in last,
+           "and the last line says who waited for whom, and how long", last)
+    tap.ok(not any(os.path.exists(f"/proc/{w}") for w in workers), "the stopped one is ended, too")
+    check_clean(scratch, "a worker is stopped")
+    launcher = training(scratch, job, "-n", "2")
     workers = children(launcher.pid)
     launcher.kill()
     launcher.communicate(timeout=60)
     wait_for(lambda: not any(os.path.exists(f"/proc/{w}") for w in workers),
              "the launcher's death is its workers' death")
+    tap.ok([n for n in os.listdir(scratch("tmp")) if n.startswith("lockstep-pmix-")],
+           "a killed launcher leaves the folder of its PMIx server")
     missing, _ = run("-n", "2", "--set", "data.train.images=/nonexistent", job)
     tap.ok(missing.returncode == 1 and "/nonexistent" in missing.stderr.strip().splitlines()[-1],
            "a data file that is not there: said once, last", missing.stderr)
-    tap.same([n for n in os.listdir("/dev/shm") if "lockstep" in n], [], "nothing is left in /dev/shm")
+    check_clean(scratch, "which removes that folder; after it")
+
+
+def test_cannot_start(scratch):
+    """One rank of several fails before the first step: the others do not wait for recover.hang_kill, 5 minutes."""
+    job = write_job(scratch, "unable", train="steps = 8; global_batch = 32; micro_batch = 8;")
+    with open(scratch("a-file"), "w"):
+        pass
+    result, r = run("-n", "2", "--set", f"checkpoint.dir={scratch('a-file')}", job)
+    last = result.stderr.strip().splitlines()[-1]
+    tap.ok(result.returncode == 1 and "rank 0 on" in last and "a-file" in last,
+           "a checkpoint directory that is a file: rank 0 says so", result.stderr)
+    tap.same((r["status"], r["ranks"]), ("failed", 2), "and so does its record")
+    check_clean(scratch, "a rank that cannot start")
+    holder = training(scratch, write_job(scratch, "holder", train="steps = 1000000000; global_batch = 32;"))
+    result, _ = run("-n", "3", "--set", f"checkpoint.dir={scratch('holder.ckpt')}", job)
+    last = result.stderr.strip().splitlines()[-1]
+    tap.ok(result.returncode == 1 and "rank 0 on" in last and "holder.ckpt" in last,
+           "a checkpoint directory of another run: rank 0 says so", result.stderr)
+    holder.terminate()
+    holder.communicate(timeout=60)
+
+
+def test_signals(scratch):
+    """SIGTERM and SIGINT outweigh SIGUSR1, even while its checkpoint is being saved; only a second one kills. The
+    ranks stand still meanwhile, as they would in a long save."""
+    job = write_job(scratch, "wish", train="steps = 1000000000; global_batch = 32; micro_batch = 8; eval_every = 0;")
+    later = 1.1  # seconds: by then SIGTERM is another request
+    for n in (1, 2):
+        for what, signals, code, word in (
+                ("SIGTERM at once behind SIGUSR1", [(signal.SIGUSR1, 0), (signal.SIGTERM, 0)], 143, "stopped"),
+                ("SIGTERM late behind SIGUSR1", [(signal.SIGUSR1, later), (signal.SIGTERM, 0)], 143, "stopped"),
+                ("SIGINT behind SIGUSR1", [(signal.SIGUSR1, later), (signal.SIGINT, 0)], 130, "stopped"),
+                ("SIGUSR1 behind SIGTERM", [(signal.SIGTERM, later), (signal.SIGUSR1, 0)], 143, "stopped"),
+                ("SIGTERM twice behind SIGUSR1",
+                 [(signal.SIGUSR1, 0), (signal.SIGTERM, later), (signal.SIGTERM, 0)], 143, None)):
+            if n == 1 and word is None:
+                continue  # two of a kind that come while it stands still are one
+            launcher = training(scratch, job, "-n", str(n))
+            ranks = children(launcher.pid) if n > 1 else [launcher.pid]
+            for r in ranks:
+                os.kill(r, signal.SIGSTOP)
+            for sig, pause in signals:
+                launcher.send_signal(sig)
+                time.sleep(pause)
+            for r in ranks:
+                try:
+                    os.kill(r, signal.SIGCONT)
+                except ProcessLookupError:
+                    pass
+            out, err = launcher.communicate(timeout=60)
+            status = json.loads(out.splitlines()[-1])["status"] if out.strip() else None
+            tap.same((launcher.returncode, status), (code, word), f"{n} ranks: {what}")
+            tap.ok(("ended at once" in err) == (word is None), f"{n} ranks: {what}: saved or not", err)
+    check_clean(scratch, "all signals")
 
 
 def main():
     with tap.Scratch() as scratch:
+        os.mkdir(scratch("tmp"))
+        os.environ["TMPDIR"] = scratch("tmp")
         tap.make_set(scratch("train"), 512)
         tap.make_set(scratch("test"), 100, seed=2)
         test_same_numbers(scratch)
         test_same_bits(scratch)
         test_resume(scratch)
+        test_cannot_start(scratch)
+        test_signals(scratch)
         test_failures(scratch)
     tap.done()
 

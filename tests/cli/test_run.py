@@ -236,6 +236,13 @@ def test_bad_places(scratch):
            limited.stderr)
     tap.same([n for n in os.listdir(scratch("full.ckpt")) if n.startswith("step-")], [],
              "and nothing half-written stays")
+    for ranks in ("1", "2"):
+        with open("/dev/full", "w") as full:
+            lost = subprocess.run([tap.program(), "run", "--json", "-q", "-n", ranks, "--set", "train.steps=5", "--set",
+                                   f"checkpoint.dir={scratch(f'lost-{ranks}.ckpt')}", job], stdout=full,
+                                  stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, timeout=120, check=False)
+        tap.ok(lost.returncode == 1 and "writing the JSON record to standard output: No space left" in lost.stderr,
+               f"a record of {ranks} ranks that cannot be written: exit 1, and why", lost.stderr)
 
 
 def test_diverged(scratch):

@@ -64,9 +64,46 @@ static void check_cpus(void)
     free(cpus);
 }
 
+static void check_stops(void)
+{
+    const enum ls_stop_meaning KNOWN = LS_STOP_KNOWN, WISH = LS_STOP_WISH, NOW = LS_STOP_AT_ONCE;
+    const struct {
+        const char *what;
+        int sig[4];
+        double time[4];
+        enum ls_stop_meaning meaning[4];
+        int left;
+    } cases[] = {
+        {"SIGTERM twice", {SIGTERM, SIGTERM}, {5, 7}, {WISH, NOW}, SIGTERM},
+        {"SIGTERM by two ways, then again",
+         {SIGTERM, SIGTERM, SIGTERM},
+         {5, 5.5, 6.1},
+         {WISH, KNOWN, NOW},
+         SIGTERM},
+        {"SIGINT twice, however soon", {SIGINT, SIGINT}, {5, 5.1}, {WISH, NOW}, SIGINT},
+        {"SIGUSR1 often", {SIGUSR1, SIGUSR1, SIGUSR1}, {5, 5.1, 9}, {WISH, KNOWN, KNOWN}, SIGUSR1},
+        {"SIGTERM at once behind SIGUSR1",
+         {SIGUSR1, SIGTERM, SIGTERM, SIGTERM},
+         {5, 5.1, 5.9, 6.2},
+         {WISH, WISH, KNOWN, NOW},
+         SIGTERM},
+        {"SIGTERM late behind SIGUSR1", {SIGUSR1, SIGTERM}, {5, 125}, {WISH, WISH}, SIGTERM},
+        {"SIGINT behind SIGUSR1", {SIGUSR1, SIGINT, SIGINT}, {5, 6, 7}, {WISH, WISH, NOW}, SIGINT},
+        {"SIGUSR1 behind SIGTERM", {SIGTERM, SIGUSR1}, {5, 125}, {WISH, KNOWN}, SIGTERM},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ls_stop stop = {0};
+        bool same = true;
+        for (int n = 0; n < 4 && cases[i].sig[n]; n++)
+            same &= ls_stop_hear(&stop, cases[i].sig[n], cases[i].time[n]) == cases[i].meaning[n];
+        tap_ok(same && stop.sig == cases[i].left, "%s", cases[i].what);
+    }
+}
+
 int main(void)
 {
     check_records();
+    check_stops();
     check_cpus();
     return tap_done();
 }

@@ -1,6 +1,7 @@
 /* A keeper to be started by srun, or alone: mini_keeper WORKERS MODE VICTIM [GENERATIONS]. Prints
  * one line of results. `mini_keeper worker` is a worker, also without a keeper above; `mini_keeper
- * differ` compares fingerprints of which that of the rank in $ODD differs. */
+ * differ [SECONDS]` compares fingerprints of which that of the rank in $ODD differs, and waits so
+ * long for the others. */
 #include "tests/wire/mini.h"
 
 #include <stdio.h>
@@ -18,11 +19,18 @@ static const char *node_name(void)
     return getenv("SLURMD_NODENAME");
 }
 
-static int differ(void)
+static void say(void *arg, const char *text)
+{
+    fprintf(arg, "said: %s\n", text);
+}
+
+static int differ(double deadline)
 {
     struct ls_wire_client *c;
     struct ls_error err = {0};
-    if (ls_wire_client_open(node_name(), 30, &c, &err) != LS_OK)
+    static struct ls_wire_teller teller = {.say = say, .code = 5};
+    teller.arg = stderr;
+    if (ls_wire_client_open_telling(node_name(), deadline, &teller, &c, &err) != LS_OK)
         return fail(&err);
     const char *odd = getenv("ODD");
     const char *text =
@@ -117,7 +125,7 @@ int main(int argc, char **argv)
         return mini_work();
     }
     if (argc > 1 && strcmp(argv[1], "differ") == 0)
-        return differ();
+        return differ(argc > 2 ? atof(argv[2]) : 30);
     if (argc < 3)
         return 2;
     return keep(argc, argv);

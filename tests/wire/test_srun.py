@@ -49,6 +49,23 @@ def test_workers(cluster):
            r.stdout, r.stderr)
 
 
+def test_missing(cluster):
+    """Ranks that never start: one of the others speaks, early and at its deadline, and ends them all."""
+    steps = {}
+    for absent in ("2", "0", "0|1"):
+        script = f'case $SLURM_PROCID in {absent}) exit 127;; *) exec {MINI} differ 6;; esac'
+        steps[absent] = cluster.start_step("srun", "--mpi=pmix", "-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0",
+                                           "sh", "-c", script)
+    for absent, step in steps.items():
+        text = step.communicate(timeout=120)[0]
+        said = re.findall(r"^said: (.*)$", text, re.M)
+        early = ["waiting for the others: not all of 4 ranks have arrived yet; see what srun or mpirun says about them"]
+        tap.ok(said[:-1] == (early if absent == "2" else []) and "not all of them arrived within 6 s" in said[-1],
+               f"{absent} not started: one rank says so", text)
+        tap.ok(not re.search(r"^error: .", text, re.M) and step.returncode not in (0, None),
+               f"{absent} not started: the others are ended, and silent", step.returncode, text)
+
+
 def test_keepers(cluster):
     r = cluster.run("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=1", MINI, "2", "exchange")
     check_good(r, 2, 4, "two keepers with two workers each")
@@ -91,6 +108,7 @@ def main():
             return
         check_good(r, 1, 1, "a keeper alone")
         test_workers(cluster)
+        test_missing(cluster)
         test_keepers(cluster)
     test_mpirun()
     tap.done()
