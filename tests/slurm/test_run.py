@@ -217,7 +217,7 @@ def test_allocations(c, scratch):
                     train="steps = 12; global_batch = 32; micro_batch = 4; eval_every = 0;")
     want = Reference(scratch, job, "bare")
     result = c.run("salloc", "-N2", tap.program(), "run", "--json", "--set", want.place(), job)
-    tap.ok("in an allocation, starting: srun --mpi=pmix --nodes=2 --ntasks-per-node=1 " in result.stderr,
+    tap.ok("in an allocation, starting: srun --mpi=pmix --nodes=2 --ntasks=2 --ntasks-per-node=1 " in result.stderr,
            "a bare run in salloc prints its srun line", result.stderr)
     want.check(result, 2, "salloc")
     script = scratch("bare.sh")
