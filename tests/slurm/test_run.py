@@ -285,6 +285,9 @@ def test_refusals(c, scratch):
     refused("another binary on one node",
             on_one("n2", f"exec {other_build(scratch)} run {job}", f"{run} {job}"), 4,
             'rank 2 on n2 differs from 3 others: build is "')
+    refused("another backend on one node",
+            on_one("n3", f"exec {other_backend(scratch)} run {job}", f"{run} {job}"), 4,
+            'rank 3 on n3 differs from 3 others: build of lockstep_cpu.so is "')
     refused("a node without the job", on_one("n1", f"cd /; {run} refused.cfg", f"{run} refused.cfg"), 2,
             "task 1 on n1 cannot take part: ", "refused.cfg")
     refused("a variable is unset", ("sh", "-c", f"unset SLURM_PROCID; {run} {job}"), 4,
@@ -318,15 +321,28 @@ def copy_programs(scratch, name):
     return scratch(name, "lockstep")
 
 
+def change_build_id(source, target):
+    data = bytearray(tap.read(source))
+    note = re.search(rb"\x04\0\0\0.\0\0\0\x03\0\0\0GNU\0", data, re.S)
+    data[note.end()] ^= 0xff
+    with open(target, "wb") as f:
+        f.write(data)
+
+
 def other_build(scratch):
     """The same programs with another build id, as of the same version built elsewhere."""
     program = copy_programs(scratch, "other")
     path = scratch("other", "lockstep-worker")
-    data = bytearray(tap.read(path))
-    note = re.search(rb"\x04\0\0\0.\0\0\0\x03\0\0\0GNU\0", data, re.S)
-    data[note.end()] ^= 0xff
-    with open(path, "wb") as f:
-        f.write(data)
+    change_build_id(path, path)
+    return program
+
+
+def other_backend(scratch):
+    """The same programs beside a backend of another build."""
+    program = copy_programs(scratch, "stale")
+    os.remove(scratch("stale", "plugins"))
+    os.mkdir(scratch("stale", "plugins"))
+    change_build_id(os.path.join(HERE, "plugins", "lockstep_cpu.so"), scratch("stale", "plugins", "lockstep_cpu.so"))
     return program
 
 
