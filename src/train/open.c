@@ -231,6 +231,7 @@ enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
 {
     /* Everyone hears of a rank that cannot start before anyone waits for it. */
     LS_TRY(ls_ranks_agree(run->ranks, open_parts(run, err), err));
+    LS_TRY(ls_run_compare_data(run, err));
     say_what_runs(run);
     LS_TRY(ls_run_restore(run, err));
     if (run->leads)

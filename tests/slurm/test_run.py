@@ -305,6 +305,15 @@ def test_refusals(c, scratch):
     refused("a node without the data", on_one("n1", f"cd elsewhere; {run} relative.cfg",
                                               f"{run} relative.cfg"), 1,
             "rank 1 on n1 failed first: ", "train-images")
+    for what, n, seed in (("another copy of the data", 512, 7), ("more data", 600, 1)):
+        folder = scratch(what)
+        os.mkdir(folder)
+        shutil.copy(scratch("relative.cfg"), folder)
+        tap.make_set(os.path.join(folder, "train"), n, seed=seed)
+        tap.make_set(os.path.join(folder, "test"), 64, seed=2)
+        refused(f"{what} on one node", on_one("n2", f"cd '{what}'; {run} relative.cfg", f"{run} relative.cfg"), 4,
+                "rank 2 on n2 failed first: ", f"train-images: rank 2 on n2 found {n} samples of ",
+                "rank 0 on n0 512 samples of ")
     refused("a worker that dies before it has met anyone",
             on_one("n2", f"exec {with_worker(scratch, 'doomed', 'kill -9 $$')} run {job}", f"{run} {job}"), 137,
             "rank 2 on n2 failed first: killed by signal 9")
