@@ -202,11 +202,6 @@ int ls_cpu_thread(void)
 
 /* ---- device ---------------------------------------------------------------------------------- */
 
-static const char *cpu_version(void)
-{
-    return ls_dnn_version();
-}
-
 /* Build with a lower one to test what other machines would run. */
 #ifndef LS_CPU_LEVEL_MAX
 #define LS_CPU_LEVEL_MAX 4
@@ -225,6 +220,16 @@ static const struct ls_cpu_table *choose_table(void)
         return &ls_cpu_table_v3;
 #endif
     return &ls_cpu_table_v0;
+}
+
+/* AVX2 and AVX-512 update a parameter to the same bits (tests/cpu/test_levels.c); without fused multiply-adds
+ * they are others, and replicas that each update for themselves would part. */
+static const char *cpu_version(void)
+{
+    static char text[64]; /* the same bytes from every caller */
+    snprintf(text, sizeof text, "%s, %s", ls_dnn_version(),
+             choose_table()->fused ? "fma" : "no fma");
+    return text;
 }
 
 static void cpu_close(struct ls_device *dev)

@@ -36,6 +36,7 @@ typedef enum ls_status ls_cpu_prepare(struct ls_device *dev, const struct ls_op_
 /* All kinds, built for one instruction set. */
 struct ls_cpu_table {
     const char *name; /* "AVX-512" */
+    bool fused;       /* a * b + c is rounded once, not twice: results have other bits */
     ls_cpu_prepare *prepare[LS_KIND_COUNT];
     void (*relu)(const float *x, float *y, int64_t n); /* for results that the library made */
 };

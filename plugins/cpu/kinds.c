@@ -10,8 +10,15 @@
 #define LS_CPU_ISA_NAME "baseline vectors"
 #endif
 
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define LS_CPU_FUSED true
+#else
+#define LS_CPU_FUSED false
+#endif
+
 const struct ls_cpu_table LS_V(ls_cpu_table) = {
     .name = LS_CPU_ISA_NAME,
+    .fused = LS_CPU_FUSED,
     .relu = LS_V(ls_cpu_relu),
     .prepare =
         {

@@ -43,13 +43,20 @@ static double sumsq_slice(const float *x, int64_t n)
     return rest;
 }
 
-/* Workspace: one double per thread, a cache line apart. */
+/* Cut alike for any number of threads: ranks that have different numbers come to the same norm, bit for bit, or
+ * they would clip their copies of the parameters differently. */
+#define BLOCKS 128
+
+/* Workspace: one double per block. */
 static void sumsq(struct ls_kernel *head, void *const *io, void *ws, int part, int parts)
 {
     const struct sumsq *s = (const struct sumsq *)head;
-    int64_t lo, hi;
-    ls_cpu_slice(s->n, 16, part, parts, &lo, &hi);
-    ((double *)ws)[8 * part] = sumsq_slice((const float *)io[0] + lo, hi - lo);
+    int64_t first, end, lo, hi;
+    ls_cpu_slice(BLOCKS, 1, part, parts, &first, &end);
+    for (int b = (int)first; b < end; b++) {
+        ls_cpu_slice(s->n, 16, b, BLOCKS, &lo, &hi);
+        ((double *)ws)[b] = sumsq_slice((const float *)io[0] + lo, hi - lo);
+    }
 }
 
 static enum ls_status run_sumsq(struct ls_kernel *head, void *const *io, void *ws,
@@ -58,8 +65,8 @@ static enum ls_status run_sumsq(struct ls_kernel *head, void *const *io, void *w
     (void)err;
     double *sum = ws, total = 0;
     ls_cpu_parallel(head, sumsq, io, ws);
-    for (int t = 0; t < head->threads; t++)
-        total += sum[8 * t];
+    for (int b = 0; b < BLOCKS; b++)
+        total += sum[b];
     *(float *)io[1] = (float)total;
     return LS_OK;
 }
@@ -141,7 +148,7 @@ enum ls_status LS_V(ls_cpu_reduce)(struct ls_device *dev, const struct ls_op_des
         s->n = ls_cpu_numel(&op->in[0]);
         s->head.run = run_sumsq;
         s->head.threads = ls_cpu_threads(dev, s->n * 4);
-        *workspace = s->head.threads * 64;
+        *workspace = BLOCKS * (int64_t)sizeof(double);
         *kernel = &s->head;
         return LS_OK;
     }

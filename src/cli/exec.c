@@ -23,7 +23,9 @@ static const char help[] =
     "\n"
     "  -n, --ranks N        start N ranks on this machine (outside Slurm)\n"
     "      --workers-per-task K\n"
-    "                       start K ranks in every task of a Slurm step (default 1)\n"
+    "                       start K ranks in every task of a Slurm step (default: one for each of "
+    "its\n"
+    "                       GPUs, or 1 where it sees none)\n"
     "      --bind HOW       auto: bind ranks to CPUs (default); none: leave them as they are\n"
     "      --label          put [rank@host] in front of every line that ranks print\n"
     "  -o, --output PATTERN write what each rank prints into a file of its own: %r is the rank,\n"
@@ -171,6 +173,25 @@ static int keep(const struct options *o, const struct ls_slurm *slurm, int worke
     return code;
 }
 
+/* One rank for each GPU that Slurm gave to this task; 1 where it gave none. Tasks of a node share the GPUs that they
+ * see, unless they were dealt out (--gpus-per-task): then all that a task sees are its own. */
+static int default_workers(const struct ls_slurm *slurm)
+{
+    if (slurm->place != LS_SLURM_STEP)
+        return 1;
+    int tasks = slurm->tasks_per_node[slurm->node_id], on_node = slurm->gpus_on_node;
+    int visible = slurm->visible.set ? slurm->visible.count : on_node;
+    bool dealt = on_node > 0 && visible * tasks <= on_node;
+    int workers = dealt ? visible : visible / tasks;
+    if (workers <= 1)
+        return 1;
+    if (slurm->proc_id == 0)
+        ls_cli_error("exec: %d ranks in a task, one for each of its GPUs; --workers-per-task says "
+                     "otherwise",
+                     workers);
+    return workers;
+}
+
 static int launch(const struct options *o, const struct ls_slurm *slurm, char **argv)
 {
     bool step = slurm->place == LS_SLURM_STEP;
@@ -189,7 +210,7 @@ static int launch(const struct options *o, const struct ls_slurm *slurm, char **
         ls_cli_start_step(slurm, "exec", argv);
         return EXIT_LAUNCHER;
     }
-    int workers = o->ranks ? o->ranks : o->per_task ? o->per_task : 1;
+    int workers = o->ranks ? o->ranks : o->per_task ? o->per_task : default_workers(slurm);
     return keep(o, slurm, workers);
 }
 

@@ -57,10 +57,8 @@ static enum ls_status add_environment(struct ls_buf *text, struct ls_error *err)
     return LS_OK;
 }
 
-/* The linker's build id, a note in the program: two builds of one version have different ones. */
-static int add_build(struct dl_phdr_info *info, size_t size, void *arg)
+static void add_build_id(const struct dl_phdr_info *info, struct ls_buf *text)
 {
-    (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
         const char *at = (const char *)info->dlpi_addr + h->p_vaddr;
@@ -73,12 +71,35 @@ static int add_build(struct dl_phdr_info *info, size_t size, void *arg)
                 break;
             if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4)
                 for (size_t k = 0; k < note.n_descsz; k++)
-                    ls_buf_printf(arg, "%02x", (unsigned char)at[sizeof note + name + k]);
+                    ls_buf_printf(text, "%02x", (unsigned char)at[sizeof note + name + k]);
             at += bytes;
             left -= bytes;
         }
     }
-    return 1; /* the program comes first, and its libraries are named by their versions */
+}
+
+struct objects {
+    struct ls_buf *text;
+    int seen;
+};
+
+/* The linker's build id, a note in each object: two builds of one version have different ones. The program comes
+ * first; of what it has loaded, the backend is ours, too. Libraries of others are named by their versions. */
+static int add_build(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct objects *o = arg;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *name = slash ? slash + 1 : info->dlpi_name;
+    (void)size;
+    if (o->seen++ == 0)
+        ls_buf_printf(o->text, "build=");
+    else if (!strncmp(name, "lockstep_", 9))
+        ls_buf_printf(o->text, "build of %s=", name);
+    else
+        return 0;
+    add_build_id(info, o->text);
+    ls_buf_printf(o->text, "\n");
+    return 0;
 }
 
 enum ls_status ls_worker_fingerprint(const struct ls_job *job, const char *device,
@@ -86,9 +107,9 @@ enum ls_status ls_worker_fingerprint(const struct ls_job *job, const char *devic
 {
     char pmix[64];
     ls_buf_init(text, MAX_TEXT);
-    ls_buf_printf(text, "lockstep=%s\nbuild=", PACKAGE_VERSION);
-    dl_iterate_phdr(add_build, text);
-    ls_buf_printf(text, "\npmix=%s\nucx=%s\ndevice=%s\n", ls_wire_pmix_version(pmix),
+    ls_buf_printf(text, "lockstep=%s\n", PACKAGE_VERSION);
+    dl_iterate_phdr(add_build, &(struct objects){.text = text});
+    ls_buf_printf(text, "pmix=%s\nucx=%s\ndevice=%s\n", ls_wire_pmix_version(pmix),
                   ls_comm_ucx_version(), device);
     ls_job_lines(job, text);
     LS_TRY(add_environment(text, err));

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,25 @@ static const char *read_env(void *user, const char *name)
     return getenv(name);
 }
 
+/* A mask that leaves out CPUs of this machine is somebody's decision: is it the one that was asked for? Slurm's
+ * plugin, where it is, has asked that already. */
+static enum ls_status check_mask(struct ls_slurm *slurm, struct ls_error *err)
+{
+    cpu_set_t mask;
+    if (getenv("LOCKSTEP_SPANK") || sched_getaffinity(0, sizeof mask, &mask) != 0 ||
+        CPU_COUNT(&mask) >= sysconf(_SC_NPROCESSORS_ONLN))
+        return LS_OK;
+    return ls_slurm_check_cpus(slurm, CPU_COUNT(&mask), err);
+}
+
 enum ls_status ls_cli_read_slurm(struct ls_slurm *slurm, struct ls_error *err)
 {
-    enum ls_status status = ls_slurm_read(read_env, NULL, slurm, err);
+    LS_TRY(ls_slurm_read(read_env, NULL, slurm, err));
+    enum ls_status status = check_mask(slurm, err);
     for (int i = 0; i < slurm->nwarnings && slurm->proc_id <= 0; i++)
         ls_cli_error("warning: %s", slurm->warnings[i]);
+    if (status != LS_OK)
+        ls_slurm_free(slurm);
     return status;
 }
 
@@ -207,47 +222,176 @@ bool ls_cli_step_has_pmix(const struct ls_slurm *slurm)
 
 /* ---- in an allocation: start our own step ---- */
 
+/* What srun(1) would read from here, set by sbatch, salloc or an earlier step: how many tasks, where, and which
+ * CPUs, memory and GPUs each gets. Our step has one task on every node, and all that the job has there. What was
+ * asked of the job as a whole (GPUs per node, memory, its partition) stays. */
+static const char *const leaks[] = {
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_NTASKS_PER_TRES",
+    "SLURM_CPUS_PER_TASK",
+    "SRUN_CPUS_PER_TASK",
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GPUS_PER_SOCKET",
+    "SLURM_TRES_PER_TASK",
+    "SLURM_CPU_BIND",
+    "SLURM_CPU_BIND_LIST",
+    "SLURM_CPU_BIND_TYPE",
+    "SLURM_CPU_BIND_VERBOSE",
+    "SLURM_MEM_BIND",
+    "SLURM_MEM_BIND_LIST",
+    "SLURM_MEM_BIND_PREFER",
+    "SLURM_MEM_BIND_SORT",
+    "SLURM_MEM_BIND_TYPE",
+    "SLURM_MEM_BIND_VERBOSE",
+    "SLURM_GPU_BIND",
+    "SLURM_DISTRIBUTION",
+    "SLURM_DIST_PLANESIZE",
+    "SLURM_HOSTFILE",
+    "SLURM_ARBITRARY_NODELIST",
+    "SLURM_HINT",
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_EXACT",
+    "SLURM_OVERCOMMIT",
+    "SLURM_SPREAD_JOB",
+    "SLURM_USE_MIN_NODES",
+};
+
+/* As a shell reads it back. */
+static void add_word(struct ls_buf *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=:,./@%^";
+    if (*word && !word[strspn(word, plain)]) {
+        ls_buf_printf(out, " %s", word);
+        return;
+    }
+    ls_buf_printf(out, " '");
+    for (; *word; word++)
+        if (*word == '\'')
+            ls_buf_printf(out, "'\\''");
+        else
+            ls_buf_add(out, word, 1);
+    ls_buf_printf(out, "'");
+}
+
+/* The line for whoever wants to write it into a script; it does what happens now. */
+static void say_line(const char *const *line)
+{
+    struct ls_buf out;
+    bool first = true;
+    ls_buf_init(&out, (size_t)4 << 20);
+    ls_buf_printf(&out, "in an allocation, starting:");
+    for (size_t i = 0; i < sizeof leaks / sizeof *leaks; i++)
+        if (getenv(leaks[i])) {
+            ls_buf_printf(&out, "%s -u %s", first ? " env" : "", leaks[i]);
+            first = false;
+        }
+    for (; *line; line++)
+        add_word(&out, *line);
+    fprintf(stderr, "%s\n", out.data ? out.data : "srun");
+    ls_buf_free(&out);
+}
+
 #define MOST_FLAGS 16
 
-int ls_cli_start_step(const struct ls_slurm *slurm, const char *command, char *const *argv)
+/* A job that asked for GPUs per task gives its steps as many for each of theirs (seen on 22.05), and ours have fewer:
+ * all that it has must be asked for in one number. NULL: nothing has to be said; *bad: it cannot be. */
+static const char *ask_for_gpus(const struct ls_slurm *slurm, struct ls_arena *arena, bool *bad)
 {
-    struct ls_arena arena = {0};
-    int argc = 0, n = 0;
+    const char *each = getenv("SLURM_GPUS_PER_TASK"); /* [type:]number */
+    if (!each || !*each || getenv("SLURM_GPUS"))
+        return NULL;
+    const char *colon = strrchr(each, ':'), *number = colon ? colon + 1 : each;
+    char *end;
+    long n = strtol(number, &end, 10);
+    *bad = *end || end == number || n < 1 || n > 1024 || strchr(each, ',') || slurm->ntasks < 1;
+    if (!*bad)
+        return ls_arena_printf(arena, "--gpus=%.*s%lld", (int)(number - each), each,
+                               (long long)n * slurm->ntasks);
+    ls_cli_error(
+        "SLURM_GPUS_PER_TASK=%s for %d tasks: how many GPUs the job has cannot be worked out; "
+        "ask for them by --gpus-per-node, or write the srun line yourself",
+        each, slurm->ntasks);
+    return NULL;
+}
+
+/* The line as words; NULL after an error, which was printed. */
+static const char **write_line(const struct ls_slurm *slurm, const char *command, char *const *argv,
+                               struct ls_arena *arena)
+{
+    int argc = 0, n = 0, nodes = slurm->nodes.count;
     char exe[4096];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
     while (argv[argc])
         argc++;
-    const char **line = ls_arena_alloc(&arena, ((size_t)argc + MOST_FLAGS) * sizeof *line);
+    bool bad = false;
+    const char *gpus = ask_for_gpus(slurm, arena, &bad);
+    if (bad)
+        return NULL;
+    const char **line = ls_arena_alloc(arena, ((size_t)argc + MOST_FLAGS) * sizeof *line);
     if (!line || len <= 0) {
-        ls_arena_free(&arena);
-        ls_cli_error("cannot start a step");
-        return LS_EXIT_FAILED;
+        ls_cli_error("cannot start a step: no memory, or no /proc");
+        return NULL;
     }
     exe[len] = '\0';
     line[n++] = "srun";
     line[n++] = "--mpi=pmix";
-    line[n++] = ls_arena_printf(&arena, "--nodes=%d", slurm->nodes.count);
+    line[n++] = ls_arena_printf(arena, "--nodes=%d", nodes);
+    line[n++] = ls_arena_printf(arena, "--ntasks=%d", nodes);
     line[n++] = "--ntasks-per-node=1";
-    /* srun does not inherit it, and one CPU per task is what it then gives. */
-    int cpus = slurm->cpus_on_node > 0 ? slurm->cpus_on_node : slurm->cpus_per_task;
-    if (cpus > 0)
-        line[n++] = ls_arena_printf(&arena, "--cpus-per-task=%d", cpus);
+    /* Where nodes have different numbers, none fits: without one the step has all CPUs of each (seen). */
+    if (slurm->cpus_per_node > 0)
+        line[n++] = ls_arena_printf(arena, "--cpus-per-task=%d", slurm->cpus_per_node);
+    if (gpus)
+        line[n++] = gpus;
     line[n++] = "--cpu-bind=none";
     line[n++] = "--kill-on-bad-exit=0";
-    line[n++] = exe;
+    line[n++] = "--disable-status"; /* Ctrl-C is for us; srun itself would only print a report */
+    line[n++] = ls_arena_strdup(arena, exe);
     line[n++] = command;
     for (int i = 1; i < argc; i++)
         line[n++] = argv[i];
-    fputs("in an allocation, starting:", stderr);
+    line[n] = NULL;
     for (int i = 0; i < n; i++)
-        fprintf(stderr, " %s", line[i]);
-    fputc('\n', stderr);
-    /* Settings of an earlier step must not leak into the new one. */
-    static const char *const leaked[] = {"SLURM_CPU_BIND",      "SLURM_CPU_BIND_LIST",
-                                         "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE",
-                                         "SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK"};
-    for (size_t i = 0; i < sizeof leaked / sizeof *leaked; i++)
-        unsetenv(leaked[i]);
+        if (!line[i]) {
+            ls_cli_error("cannot start a step: no memory");
+            return NULL;
+        }
+    return line;
+}
+
+/* One step of our own cannot span components of a heterogeneous job: only its owner knows which of them train. */
+static bool refuse_components(const struct ls_slurm *slurm, const char *command)
+{
+    if (slurm->ncomponents < 2)
+        return false;
+    ls_cli_error(
+        "job %lld is heterogeneous, with %d components: which of them take part only you can "
+        "say; type: srun --mpi=pmix --het-group=0-%d --ntasks-per-node=1 --cpu-bind=none "
+        "--kill-on-bad-exit=0 lockstep %s ...",
+        (long long)slurm->job_id, slurm->ncomponents, slurm->ncomponents - 1, command);
+    return true;
+}
+
+int ls_cli_start_step(const struct ls_slurm *slurm, const char *command, char *const *argv)
+{
+    struct ls_arena arena = {0};
+    if (refuse_components(slurm, command))
+        return LS_EXIT_ENV;
+    const char **line = write_line(slurm, command, argv, &arena);
+    if (!line) {
+        ls_arena_free(&arena);
+        return LS_EXIT_ENV;
+    }
+    say_line(line);
+    for (size_t i = 0; i < sizeof leaks / sizeof *leaks; i++)
+        unsetenv(leaks[i]);
     execvp("srun", (char *const *)line);
     ls_cli_error("cannot execute srun: %s", strerror(errno));
     ls_arena_free(&arena);

@@ -34,6 +34,11 @@ static enum ls_status check_slurm(const struct ls_wire_client *c, struct ls_erro
     return status;
 }
 
+/* Launchers that start several processes, and the variable by which they tell how many. */
+static const struct {
+    const char *name, *variable;
+} launchers[] = {{"mpirun", "OMPI_COMM_WORLD_SIZE"}, {"mpiexec", "PMI_SIZE"}};
+
 /* Nothing above speaks PMIx. That is fine for one process, and never for one of several. */
 static enum ls_status alone(struct ls_error *err)
 {
@@ -43,13 +48,15 @@ static enum ls_status alone(struct ls_error *err)
     if (status == LS_OK && slurm.place == LS_SLURM_STEP)
         status = ls_slurm_check_pmix(&slurm, &none, NULL, err);
     ls_slurm_free(&slurm);
-    const char *mpirun = getenv("OMPI_COMM_WORLD_SIZE");
-    if (status == LS_OK && mpirun && strcmp(mpirun, "1") != 0)
-        status = ls_error_set(
-            err, LS_ERR_ENV,
-            "mpirun started %s processes, but PMIx does not answer: this mpirun brings a "
-            "PMIx of its own that does not fit; use lockstep run -n %s",
-            mpirun, mpirun);
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers && status == LS_OK; i++) {
+        const char *size = getenv(launchers[i].variable);
+        if (size && *size && strcmp(size, "1") != 0)
+            status = ls_error_set(
+                err, LS_ERR_ENV,
+                "%s started %.20s processes (%s), but PMIx does not answer: it has none, or one of "
+                "its own that does not fit; use lockstep run -n %.20s",
+                launchers[i].name, size, launchers[i].variable, size);
+    }
     return status;
 }
 

@@ -200,7 +200,12 @@ static int check(bool json)
         ls_cli_error("plugin: %s", err.message);
         return ls_cli_exit_code(err.status);
     }
-    if (slurm.place == LS_SLURM_ALLOCATION) {
+    if (slurm.place == LS_SLURM_ALLOCATION && slurm.ncomponents > 1) {
+        ls_cli_error("plugin: job %lld is heterogeneous; type: srun --het-group=0-%d "
+                     "--ntasks-per-node=1 lockstep plugin check",
+                     (long long)slurm.job_id, slurm.ncomponents - 1);
+        code = LS_EXIT_ENV;
+    } else if (slurm.place == LS_SLURM_ALLOCATION) {
         code = check_nodes(&slurm, json);
     } else if (slurm.place == LS_SLURM_STEP) {
         char version[64];

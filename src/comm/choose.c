@@ -28,7 +28,7 @@ void ls_comm_plan(const struct ls_comm *c, enum ls_comm_kind kind, enum ls_comm_
         int64_t sent = bytes / p->lanes * (c->nodes - 1) / (blocks ? c->nodes : 1);
         if (kind == LS_COMM_BROADCAST)
             p->algorithm = bytes >= CHAIN_BYTES ? LS_COMM_RINGS : LS_COMM_EXCHANGE;
-        else if (sent <= EXCHANGE_BYTES && c->nodes <= 8)
+        else if (sent <= EXCHANGE_BYTES && c->nodes <= LS_COMM_EXCHANGE_NODES)
             p->algorithm = LS_COMM_EXCHANGE;
         else if (!blocks && c->nodes > 2 && bytes / p->lanes <= HALVING_BYTES * (int64_t)c->nodes)
             p->algorithm = LS_COMM_HALVING;

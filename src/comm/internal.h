@@ -351,7 +351,12 @@ bool ls_comm_node_is_small(const struct ls_comm_request *r);
 
 /* ---- choose.c, schedule.c, wire.c: between nodes ---- */
 
-enum { LS_COMM_TILE = 120 << 10, LS_COMM_EAGER = 256 << 10 };
+enum {
+    LS_COMM_TILE = 120 << 10,
+    LS_COMM_EAGER = 256 << 10,
+    LS_COMM_EXCHANGE_NODES =
+        8, /* with more, nobody sends to everyone in one step, unless the job says so */
+};
 
 struct ls_comm_plan {
     enum ls_comm_algorithm algorithm;
@@ -363,6 +368,8 @@ void ls_comm_plan(const struct ls_comm *c, enum ls_comm_kind kind, enum ls_comm_
                   enum ls_comm_op op, int64_t count, struct ls_comm_plan *plan);
 /* Builds the schedule of the piece under way, of a lane; false: out of memory. */
 bool ls_comm_schedule_build(struct ls_comm_request *r, int lane);
+/* The node (counted from 0, as all here) with which `node` halves at distance d, a power of two; -1: none. */
+int ls_comm_halving_partner(int nodes, int node, int d);
 /* That of send or recv to or from another node. */
 bool ls_comm_schedule_pair(struct ls_comm_request *r);
 void ls_comm_schedule_free(struct ls_comm_schedule *s);

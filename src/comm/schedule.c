@@ -156,6 +156,20 @@ static int power_below(int n)
     return p;
 }
 
+/* Nodes are numbered anew: of the first ones, folded in pairs, only the odd count. */
+static int node_of(int id, int extra)
+{
+    return id < extra ? 2 * id + 1 : id + extra;
+}
+
+int ls_comm_halving_partner(int nodes, int node, int d)
+{
+    int power = power_below(nodes), extra = nodes - power;
+    if (d >= power || (node < 2 * extra && node % 2 == 0))
+        return -1;
+    return node_of((node < 2 * extra ? node / 2 : node - extra) ^ d, extra);
+}
+
 static bool halving(struct ls_comm_request *r, int lane)
 {
     const struct ls_comm *c = r->comm;
@@ -182,10 +196,10 @@ static bool halving(struct ls_comm_request *r, int lane)
         return false;
     int lo = 0, hi = power;
     for (int d = power / 2; d >= 1; d /= 2) {
-        int other = id ^ d, mid = lo + (hi - lo) / 2;
+        int mid = lo + (hi - lo) / 2;
         bool up = id & d;
         t = no_step;
-        t.to = t.from = peer(c, other < extra ? 2 * other + 1 : other + extra, lane);
+        t.to = t.from = peer(c, ls_comm_halving_partner(c->nodes, p, d), lane);
         t.send_from = s->chunk[up ? lo : mid];
         t.send_to = s->chunk[up ? mid : hi];
         t.recv_from = s->chunk[up ? mid : lo];
@@ -200,9 +214,8 @@ static bool halving(struct ls_comm_request *r, int lane)
             hi = mid;
     }
     for (int d = 1; d < power; d *= 2) {
-        int other = id ^ d;
         t = no_step;
-        t.to = t.from = peer(c, other < extra ? 2 * other + 1 : other + extra, lane);
+        t.to = t.from = peer(c, ls_comm_halving_partner(c->nodes, p, d), lane);
         int theirs = id & d ? lo - d : hi;
         t.send_from = s->chunk[lo];
         t.send_to = s->chunk[hi];

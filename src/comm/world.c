@@ -237,9 +237,21 @@ static enum ls_status open_control(struct ls_comm_world *w, struct ls_error *err
     return LS_OK;
 }
 
-/* The ranks that a rank greets when the world opens: on the nodes 1, 2, 4, ... further on, those with
- * its own place (or, where there are fewer, a place modulo their number). Enough to prove that
- * the nodes reach each other, few enough for thousands. */
+/* Does a node talk to the one `away` further on in a collective over all nodes? To all, where an exchange may run;
+ * else to those 1, 2, 4, ... away (rings, broadcasts) and to its partners in halving. So every pair that a
+ * collective needs has met when the world is open, and there are few of them in a world of thousands. */
+static bool meets(int nodes, int node, int away)
+{
+    if (nodes <= LS_COMM_EXCHANGE_NODES || (away & (away - 1)) == 0)
+        return true;
+    for (int d = 1; d < nodes; d *= 2)
+        if (ls_comm_halving_partner(nodes, node, d) == (node + away) % nodes)
+            return true;
+    return false;
+}
+
+/* The ranks that a rank greets when the world opens: on the nodes that its own meets, those with its own place (or,
+ * where there are fewer, a place modulo their number). */
 static int greets(const struct ls_comm_world *w, const int *order, int rank, int *to)
 {
     int node = 0, place = 0, n = 0;
@@ -247,8 +259,10 @@ static int greets(const struct ls_comm_world *w, const int *order, int rank, int
         node++;
     for (int i = 0; i < rank; i++)
         place += w->node[i] == w->node[rank];
-    for (int d = 1; d < w->nodes; d *= 2) {
-        int other = order[(node + d) % w->nodes], members = 0, at = 0;
+    for (int away = 1; away < w->nodes; away++) {
+        int other = order[(node + away) % w->nodes], members = 0, at = 0;
+        if (!meets(w->nodes, node, away))
+            continue;
         for (int i = 0; i < w->size; i++)
             members += w->node[i] == other;
         for (int i = 0; i < w->size; i++)
@@ -262,7 +276,7 @@ static enum ls_status greet(struct ls_comm_world *w, struct ls_error *err)
 {
     int *order = calloc((size_t)w->nodes, sizeof *order);
     int *to = calloc((size_t)w->size + 32, sizeof *to);
-    int *from = calloc((size_t)w->size + 32, sizeof *from);
+    int *from = calloc((size_t)w->size + 32, sizeof *from); /* each greets a rank at most once */
     enum ls_status status = LS_ERR_NOMEM;
     if (order && to && from) {
         for (int i = 0, n = 0; i < w->size; i++) {

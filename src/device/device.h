@@ -41,10 +41,12 @@ struct ls_op_desc {
 /* Answer of `pack_size`: bytes of the packed form of operand `operand`, 0 if plain is as good. */
 
 struct ls_device_api {
-    uint32_t abi;                 /* LS_DEVICE_ABI */
-    const char *name;             /* "cpu" */
-    bool host_memory;             /* kernels may read the host's memory where it is */
-    const char *(*version)(void); /* vendor libraries with their versions, one line */
+    uint32_t abi;     /* LS_DEVICE_ABI */
+    const char *name; /* "cpu" */
+    bool host_memory; /* kernels may read the host's memory where it is */
+    /* Vendor libraries with their versions, and what else of this machine decides the bits of an update, on one line:
+     * ranks are refused that differ in it. */
+    const char *(*version)(void);
     enum ls_status (*open)(const struct ls_device_config *config, struct ls_device **dev,
                            struct ls_error *err);
     void (*close)(struct ls_device *dev);

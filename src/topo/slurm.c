@@ -326,6 +326,25 @@ static enum ls_status read_step(struct reader *r)
     return check_task(r);
 }
 
+/* "4(x2),2": the job's CPUs on each node. */
+static enum ls_status read_cpus_per_node(struct reader *r)
+{
+    static const char name[] = "SLURM_JOB_CPUS_PER_NODE";
+    const char *value = look(r, name);
+    struct ls_error why = {0};
+    int *cpus = NULL, count = 0;
+    if (!value)
+        return LS_OK;
+    if (ls_runs_parse(value, &cpus, &count, &why) != LS_OK)
+        return blame(r, name, &why);
+    r->slurm->cpus_per_node = cpus[0];
+    for (int i = 1; i < count; i++)
+        if (cpus[i] != cpus[0])
+            r->slurm->cpus_per_node = 0;
+    free(cpus);
+    return LS_OK;
+}
+
 /* Outside of a step the numbers of tasks are wishes, and SLURM_TASKS_PER_NODE counts CPUs where an
  * exclusive job did not say how many tasks it wants. They count only together. */
 static enum ls_status read_allocation(struct reader *r)
@@ -339,6 +358,9 @@ static enum ls_status read_allocation(struct reader *r)
     int per_node = 0;
     const char *nodes_name = node_lists[0], *name;
     LS_TRY(read_nodes(r, node_lists, &s->nodes, &nodes_name));
+    /* salloc of a heterogeneous job names the nodes of its components only. */
+    if (!s->nodes.count && (look(r, "SLURM_HET_SIZE") || look(r, "SLURM_PACK_SIZE")))
+        return LS_OK;
     if (!s->nodes.count)
         return ls_error_set(r->err, LS_ERR_ENV,
                             "job %lld has no SLURM_JOB_NODELIST, expected the names of its nodes; "
@@ -349,6 +371,7 @@ static enum ls_status read_allocation(struct reader *r)
         look_first(r, node_counts, &name);
         return contradiction(r, name, nodes_name);
     }
+    LS_TRY(read_cpus_per_node(r));
     LS_TRY(read_tasks_per_node(r, tasks, nodes_name, &sum));
     LS_TRY(read_number(r, totals, 1, INT_MAX, &ntasks));
     LS_TRY(read_int(r, "SLURM_NTASKS_PER_NODE", 1, &per_node));

@@ -95,7 +95,8 @@ struct ls_slurm_component {
 };
 
 /* Owns what it points to; ls_slurm_free. In STEP everything up to `local_id` is known and was
- * checked; in ALLOCATION the ids are -1 and ntasks may be 0 (not asked for: the launcher decides). */
+ * checked; in ALLOCATION the ids are -1 and ntasks may be 0 (not asked for: the launcher decides). The shell
+ * of a heterogeneous salloc has no nodes but those of its components. */
 struct ls_slurm {
     enum ls_slurm_place place;
     int64_t job_id, step_id;             /* -1: none */
@@ -108,8 +109,9 @@ struct ls_slurm {
     int64_t array_job_id, array_task_id; /* -1: no array */
     int restart_count;                   /* times that the job was requeued */
     int cpus_per_task, cpus_on_node;     /* 0: not said */
-    int gpus_on_node;                    /* 0: none, or not said */
-    const char *mpi_type;                /* srun --mpi=..., "pmix" or "none"; NULL: not said */
+    int cpus_per_node; /* ALLOCATION: the job's on every node; 0: not said, or nodes have different numbers */
+    int gpus_on_node;     /* 0: none, or not said */
+    const char *mpi_type; /* srun --mpi=..., "pmix" or "none"; NULL: not said */
     struct ls_visible visible;
     int ncomponents; /* 0: not heterogeneous */
     struct ls_slurm_component *components;
@@ -145,7 +147,7 @@ struct ls_pmix_view {
  * `srun --mpi=list`, or NULL: with it the message can say that the site lacks the plugin. */
 enum ls_status ls_slurm_check_pmix(const struct ls_slurm *slurm, const struct ls_pmix_view *pmix,
                                    const char *mpi_list, struct ls_error *err);
-/* Adds a warning if the task may use fewer CPUs (its affinity mask) than were asked for. */
+/* Adds a warning if the task may use fewer CPUs (its affinity mask) than were asked for. NOMEM. */
 enum ls_status ls_slurm_check_cpus(struct ls_slurm *slurm, int allowed, struct ls_error *err);
 
 #endif

@@ -237,6 +237,7 @@ enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err)
     /* Everyone hears of a rank that cannot start before anyone waits for it. From here on the caller aborts the
      * ranks' world on an error, which ends the waits of the others. */
     LS_TRY(ls_ranks_agree(run->ranks, open_parts(run, err), err));
+    LS_TRY(ls_run_compare_data(run, err));
     LS_TRY(open_program(run, err));
     say_what_runs(run);
     LS_TRY(ls_run_restore(run, err));

@@ -42,6 +42,9 @@ struct ls_run {
 enum ls_status ls_run_open(struct ls_run *run, struct ls_error *err);
 void ls_run_close(struct ls_run *run);
 
+/* compare.c: ENV where this rank has other data than rank 0, ABORTED where another one has. For all ranks at once. */
+enum ls_status ls_run_compare_data(struct ls_run *run, struct ls_error *err);
+
 /* loop.c */
 enum ls_status ls_run_loop(struct ls_run *run, struct ls_error *err);
 

@@ -3,6 +3,7 @@ libls_train_la_SOURCES = \
 	src/train/ranks.h \
 	src/train/run.h \
 	src/train/train.h \
+	src/train/compare.c \
 	src/train/eval.c \
 	src/train/loop.c \
 	src/train/open.c \

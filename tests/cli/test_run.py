@@ -253,6 +253,38 @@ def test_diverged(scratch):
     tap.same(tap.record(result).get("status"), "failed", "and a record that says so")
 
 
+def test_worlds_of_one(scratch):
+    """Several processes that do not see each other must not each train alone."""
+    job = write_job(scratch, "alone", train="steps = 2; global_batch = 32;")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI", "SLURM"))}
+    for variable, launcher in (("PMI_SIZE", "mpiexec"), ("OMPI_COMM_WORLD_SIZE", "mpirun")):
+        result = tap.run("run", job, env={**clean, variable: "3"})
+        tap.ok(result.returncode == 4 and f"{launcher} started 3 processes" in result.stderr and
+               "lockstep run -n 3" in result.stderr, f"{launcher} without PMIx: refused", result.stderr)
+        result = tap.run("run", "--set", f"checkpoint.dir={scratch(launcher)}.ckpt", job,
+                         env={**clean, variable: "1"})
+        tap.same(result.returncode, 0, f"one process of {launcher} trains")
+
+
+def test_fewer_cpus(scratch):
+    """Slurm granted CPUs that this task may not use: a warning, and it trains."""
+    job = write_job(scratch, "fewer", train="steps = 2; global_batch = 32;")
+    cpus = sorted(os.sched_getaffinity(0))
+    if os.sysconf("SC_NPROCESSORS_ONLN") < 2:
+        tap.ok(True, "fewer CPUs than granted # SKIP this machine has one CPU")
+        return
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI", "SLURM", "LOCKSTEP_SPANK"))}
+    env.update(SLURM_JOB_ID="5", SLURM_STEP_ID="0", SLURM_STEP_NODELIST="n1", SLURM_STEP_TASKS_PER_NODE="1",
+               SLURM_STEP_NUM_TASKS="1", SLURM_NODEID="0", SLURM_PROCID="0", SLURM_LOCALID="0",
+               SLURM_CPUS_PER_TASK="2")
+    for allowed, warned in ((cpus[:1], True), (cpus, False)):
+        if warned or len(cpus) > 1:
+            result = tap.run("run", "--set", f"checkpoint.dir={scratch(f'fewer-{len(allowed)}')}", job, env=env,
+                             preexec_fn=lambda mask=tuple(allowed): os.sched_setaffinity(0, mask))
+            tap.same((result.returncode, "this task may use 1 CPU:" in result.stderr), (0, warned),
+                     f"{len(allowed)} of the 2 CPUs that Slurm granted")
+
+
 def main():
     with tap.Scratch() as scratch:
         tap.make_set(scratch("train"), 512)
@@ -266,6 +298,8 @@ def main():
         test_bad_data(scratch)
         test_bad_places(scratch)
         test_diverged(scratch)
+        test_worlds_of_one(scratch)
+        test_fewer_cpus(scratch)
     tap.done()
 
 

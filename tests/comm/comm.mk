@@ -1,5 +1,6 @@
 # Processes that form worlds; several nodes on one machine by UCX over the loopback device.
-COMM_TESTS = tests/comm/test_reduce tests/comm/test_collectives tests/comm/test_overlap tests/comm/test_faults
+COMM_TESTS = tests/comm/test_reduce tests/comm/test_collectives tests/comm/test_overlap tests/comm/test_faults \
+	tests/comm/test_meets
 check_PROGRAMS += $(COMM_TESTS)
 TESTS += $(COMM_TESTS)
 COMM_HARNESS = tests/comm/harness.h tests/comm/harness.c tests/comm/numbers.h tests/comm/numbers.c
@@ -20,3 +21,6 @@ tests_comm_test_overlap_LDADD = $(COMM_LIBS)
 tests_comm_test_faults_SOURCES = tests/comm/test_faults.c $(COMM_HARNESS)
 tests_comm_test_faults_CPPFLAGS = $(COMM_TEST_CPPFLAGS)
 tests_comm_test_faults_LDADD = $(COMM_LIBS)
+tests_comm_test_meets_SOURCES = tests/comm/test_meets.c $(COMM_HARNESS)
+tests_comm_test_meets_CPPFLAGS = $(COMM_TEST_CPPFLAGS)
+tests_comm_test_meets_LDADD = $(COMM_LIBS)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- a set made of noise, and the reference ---------------------------------------------------- */
 
@@ -222,6 +223,77 @@ static void test_ledger(int64_t n, int64_t micro, int64_t epochs)
     free(pixels);
 }
 
+/* A feed per rank, as a run of `size` ranks opens them: rank r takes the micro-batches from micros * r / size on
+ * of every global batch. Counts how often each sample of each epoch came; steps need not divide an epoch. */
+static void test_shared_ledger(int64_t n, int64_t micro, int64_t micros, int size)
+{
+    enum { EPOCHS = 2 };
+    int64_t global = micro * micros, total = n * EPOCHS, once = 0, misplaced = 0;
+    struct ls_dataset set = {.n = n, .height = 1, .width = 2, .channels = 1, .classes = 1};
+    uint8_t *pixels = malloc((size_t)n * 2), *labels = calloc(1, (size_t)n);
+    int *seen = calloc((size_t)total, sizeof *seen);
+    float zero = 0, unit = 1.0f / 255;
+    if (!pixels || !labels || !seen)
+        abort();
+    for (int64_t i = 0; i < n; i++) {
+        pixels[2 * i] = (uint8_t)i;
+        pixels[2 * i + 1] = (uint8_t)(i >> 8);
+    }
+    set.pixels = pixels;
+    set.labels = labels;
+    for (int rank = 0; rank < size; rank++) {
+        int64_t first = micros * rank / size, own = micros * (rank + 1) / size - first;
+        if (own == 0)
+            continue; /* such a rank opens no feed */
+        struct ls_feed_config k = {.set = &set,
+                                   .micro_batch = micro,
+                                   .seed = 9,
+                                   .shuffle = true,
+                                   .position = first * micro,
+                                   .run = own,
+                                   .stride = global,
+                                   .mean = &zero,
+                                   .std = &unit,
+                                   .slots = 4};
+        struct ls_feed *feed = open_feed(&k);
+        for (int64_t step = 0; step * global < total; step++)
+            for (int64_t m = 0; m < own; m++) {
+                struct ls_batch b;
+                int64_t want = step * global + (first + m) * micro;
+                if (ls_feed_next(feed, &b, NULL, NULL) != LS_OK || b.position != want ||
+                    b.rows != micro) {
+                    misplaced++;
+                    continue;
+                }
+                for (int64_t i = 0; i < micro && want + i < total; i++) {
+                    int64_t id = lrintf(b.images[2 * i]) + 256 * lrintf(b.images[2 * i + 1]);
+                    if (id >= 0 && id < n)
+                        seen[(want + i) / n * n + id]++;
+                }
+            }
+        ls_feed_close(feed);
+    }
+    for (int64_t i = 0; i < total; i++)
+        once += seen[i] == 1;
+    tap_ok(once == total && misplaced == 0,
+           "%lld samples, %d ranks, steps of %lld micro-batches of %lld: each once in each of %d "
+           "epochs",
+           (long long)n, size, (long long)micros, (long long)micro, EPOCHS);
+    free(seen);
+    free(labels);
+    free(pixels);
+}
+
+static void test_shared_ledgers(void)
+{
+    for (int size = 1; size <= 4; size++) {
+        test_shared_ledger(1000, 8, 5, size); /* 25 steps an epoch */
+        test_shared_ledger(1000, 7, 6, size); /* a step lies across the border of the epochs */
+        test_shared_ledger(613, 5, 3, size);  /* with 4 ranks one has nothing to do */
+        test_shared_ledger(37, 16, 7, size);  /* a step is longer than three epochs */
+    }
+}
+
 /* ---- resume, seek, other batch sizes ------------------------------------------------------------ */
 
 enum { STREAM = 160 }; /* rows of the uninterrupted stream that the others are compared with */
@@ -341,6 +413,44 @@ static void test_held(void)
         ls_feed_close(feed);
         tap_ok(bad == 0, "a held batch stays, %d slots", k.slots);
     }
+    free(s.images);
+    free_set(&set);
+}
+
+/* The ring is refilled at multiples of half of it. Whatever the number of slots, and wherever seeks have left
+ * it, the next batch comes: a feed that waits for room that never opens would end this test by its alarm. The
+ * producer is given the time to fill the ring, or not. */
+static void test_refill(void)
+{
+    struct ls_dataset set;
+    struct stream s;
+    make_set(&set, 37, 4, 4, 1);
+    struct ls_feed_config k = {
+        .set = &set, .micro_batch = 4, .seed = 3, .shuffle = true, .mean = means, .std = stds};
+    k.slots = 2;
+    record(&k, &s);
+    alarm(120);
+    for (k.slots = 2; k.slots <= 7; k.slots++) {
+        struct ls_feed *feed = open_feed(&k);
+        int bad = 0;
+        for (uint64_t seek = 0; seek < 200; seek++) {
+            int64_t at = (int64_t)(ls_mix64(5, seek) % 60);
+            int64_t take = (int64_t)(seek % (3 * (uint64_t)k.slots));
+            bad += seek && ls_feed_seek(feed, at, NULL) != LS_OK;
+            at = seek ? at : 0;
+            for (int64_t j = 0; j < take; j++, at += k.micro_batch) {
+                struct ls_batch b;
+                for (uint64_t y = ls_mix64(seek, (uint64_t)j) % 2 * 40; y > 0; y--)
+                    sched_yield();
+                bad += ls_feed_next(feed, &b, NULL, NULL) != LS_OK || b.position != at ||
+                       !in_stream(&s, &b);
+            }
+        }
+        ls_feed_close(feed);
+        tap_ok(bad == 0, "%d slots: 200 seeks, and between them up to three rounds of the ring",
+               k.slots);
+    }
+    alarm(0);
     free(s.images);
     free_set(&set);
 }
@@ -483,8 +593,10 @@ int main(void)
     test_ledger(37, 64, 9);
     test_ledger(1, 3, 9);
     test_ledger(60000, 128, 2);
+    test_shared_ledgers();
     test_resume();
     test_held();
+    test_refill();
     test_evaluation();
     test_close();
     test_refused();

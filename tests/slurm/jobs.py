@@ -63,9 +63,9 @@ def has_checkpoint(folder):
     return os.path.isdir(folder) and any(re.fullmatch(r"step-\d+", n) for n in os.listdir(folder))
 
 
-def running(c, scratch, name, job):
-    """Waits until the job's step trains: its first checkpoint would be too late."""
+def running(scratch, log):
+    """Waits until the job of that output trains: its first checkpoint would be too late."""
     end = time.monotonic() + 60
-    while "step 1/" not in output(scratch, f"{name}-{job}.out") and time.monotonic() < end:
+    while "step 1/" not in output(scratch, log) and time.monotonic() < end:
         time.sleep(0.1)
-    return "step 1/" in output(scratch, f"{name}-{job}.out")
+    return "step 1/" in output(scratch, log)

@@ -4,6 +4,7 @@ allocation; and an MPI program that finds its PMIx server."""
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -119,12 +120,85 @@ def test_rules(c, scratch):
            "a word that is none starts nothing", result.stdout, result.stderr)
 
 
+def starting_line(text):
+    found = re.search(r"^in an allocation, starting: (.*)$", text, re.M)
+    return found.group(1) if found else ""
+
+
+def test_own_layout(c, scratch):
+    """Whatever numbers of tasks, CPUs and GPUs the allocation was made with, its own step has one task on every
+    node with all that the job has there; and the line that it prints does the same."""
+    tell = helper("tell", scratch.path)
+    for args, gpus in ((["-n8"], None), (["-n3"], None), (["--ntasks-per-node=2"], None),
+                       (["-n4", "-c2", "-m", "cyclic", "--mem-bind=local"], None),
+                       (["-n4", "--gpus=4"], "0,1"),
+                       (["-n4", "--gpus=4", "--ntasks-per-gpu=1"], "0,1"),
+                       (["--ntasks-per-node=2", "--gpus-per-task=1"], "0,1"),
+                       (["--ntasks-per-node=2", "--gpus-per-node=2", "--gpu-bind=single:1"], "0,1")):
+        what = "-N2 " + " ".join(args)
+        for way in ("salloc", "sbatch"):
+            command = [LOCKSTEP, "exec", "--workers-per-task=1", "--", *tell]
+            if way == "salloc":
+                result = c.run("salloc", "-N2", "--mem=100", *args, *command)
+                text = result.stderr
+            else:
+                result = c.run("sbatch", "--wait", "-N2", "--mem=100", "-o", scratch("own.out"), *args,
+                               "--wrap", shlex.join(command))
+                text = result.stderr + tap.read(scratch("own.out"), "r")
+            env = told(scratch, 2)
+            tap.ok(result.returncode == 0 and [e["WORLD_SIZE"] for e in env] == ["2", "2"] and
+                   len({e["SLURMD_NODENAME"] for e in env}) == 2,
+                   f"{way} {what}: one task on every node", text)
+            tap.same([e.get("CUDA_VISIBLE_DEVICES") for e in env], [gpus] * len(env),
+                     f"{way} {what}: with all GPUs")
+        line = starting_line(text)
+        result = c.run("sbatch", "--wait", "-N2", "--mem=100", "-o", scratch("line.out"), *args, "--wrap", line)
+        env = told(scratch, 2)
+        tap.ok(result.returncode == 0 and len({e["SLURMD_NODENAME"] for e in env}) == 2 and
+               [e.get("CUDA_VISIBLE_DEVICES") for e in env] == [gpus, gpus],
+               f"{what}: the printed line does the same", line, tap.read(scratch("line.out"), "r"))
+    for way in ("salloc", "sbatch"):
+        command = [LOCKSTEP, "exec", "--", "true"]
+        if way == "salloc":
+            result = c.run("salloc", "-N1", "--mem=100", ":", "-N2", "--mem=100", *command)
+            text = result.stderr
+        else:
+            script = scratch("het.sh")
+            with open(script, "w") as f:
+                f.write("#!/bin/bash\n#SBATCH -N1 --mem=100\n#SBATCH hetjob\n#SBATCH -N2 --mem=100\n" +
+                        shlex.join(command) + "\n")
+            result = c.run("sbatch", "--wait", "-o", scratch("het.out"), script)
+            text = tap.read(scratch("het.out"), "r")
+        tap.ok(result.returncode == 125 and "is heterogeneous, with 2 components" in text and
+               "--het-group=0-1" in text, f"{way} of a heterogeneous job: what to type", result.returncode, text)
+
+
+def test_gpus(c, scratch):
+    """Without --workers-per-task: one rank for each GPU of the task."""
+    for args, ranks in ((["--ntasks-per-node=1", "--gpus-per-node=2"], 2), (["--ntasks-per-node=1"], 1),
+                        (["--ntasks-per-node=2", "--gpus-per-node=2"], 1),
+                        (["--ntasks-per-node=1", "--gpus-per-task=2"], 2),
+                        (["--ntasks-per-node=2", "--gpus-per-task=1"], 1)):
+        tasks = 2 if "--ntasks-per-node=2" in args else 1
+        result = exec_step(c, ["-N1", *args], *helper("tell", scratch.path))
+        env = told(scratch, tasks * ranks)
+        tap.same((result.returncode, [e["WORLD_SIZE"] for e in env]), (0, [str(tasks * ranks)] * tasks * ranks),
+                 "ranks of srun " + " ".join(args))
+        tap.same(f"{ranks} ranks in a task, one for each of its GPUs" in result.stderr, ranks > 1,
+                 f"and {'says so' if ranks > 1 else 'says nothing'}")
+    result = exec_step(c, ["-N1", "--gpus-per-node=2"], *helper("tell", scratch.path),
+                       options=["--workers-per-task=1"])
+    tap.same((result.returncode, len(told(scratch, 1))), (0, 1), "one is what was asked for")
+
+
 def test_allocation(c, scratch):
     result = c.run("salloc", "-N2", "--mem=100", LOCKSTEP, "exec", "--workers-per-task=2", "--",
                    *helper("tell", scratch.path))
     env = told(scratch, 4)
     tap.ok(result.returncode == 0 and len(env) == 4 and "starting: srun --mpi=pmix" in result.stderr,
            "in salloc it starts its own step, and shows the line", result.stdout, result.stderr)
+    test_own_layout(c, scratch)
+    test_gpus(c, scratch)
     script = scratch("job.sh")
     with open(script, "w") as f:
         f.write(f"#!/bin/bash\n{LOCKSTEP} exec -- {' '.join(helper('tell', scratch.path))}\n")

@@ -217,7 +217,7 @@ def test_allocations(c, scratch):
                     train="steps = 12; global_batch = 32; micro_batch = 4; eval_every = 0;")
     want = Reference(scratch, job, "bare")
     result = c.run("salloc", "-N2", tap.program(), "run", "--json", "--set", want.place(), job)
-    tap.ok("in an allocation, starting: srun --mpi=pmix --nodes=2 --ntasks-per-node=1 " in result.stderr,
+    tap.ok("in an allocation, starting: srun --mpi=pmix --nodes=2 --ntasks=2 --ntasks-per-node=1 " in result.stderr,
            "a bare run in salloc prints its srun line", result.stderr)
     want.check(result, 2, "salloc")
     script = scratch("bare.sh")
@@ -285,6 +285,9 @@ def test_refusals(c, scratch):
     refused("another binary on one node",
             on_one("n2", f"exec {other_build(scratch)} run {job}", f"{run} {job}"), 4,
             'rank 2 on n2 differs from 3 others: build is "')
+    refused("another backend on one node",
+            on_one("n3", f"exec {other_backend(scratch)} run {job}", f"{run} {job}"), 4,
+            'rank 3 on n3 differs from 3 others: build of lockstep_cpu.so is "')
     refused("a node without the job", on_one("n1", f"cd /; {run} refused.cfg", f"{run} refused.cfg"), 2,
             "task 1 on n1 cannot take part: ", "refused.cfg")
     refused("a variable is unset", ("sh", "-c", f"unset SLURM_PROCID; {run} {job}"), 4,
@@ -302,6 +305,15 @@ def test_refusals(c, scratch):
     refused("a node without the data", on_one("n1", f"cd elsewhere; {run} relative.cfg",
                                               f"{run} relative.cfg"), 1,
             "rank 1 on n1 failed first: ", "train-images")
+    for what, n, seed in (("another copy of the data", 512, 7), ("more data", 600, 1)):
+        folder = scratch(what)
+        os.mkdir(folder)
+        shutil.copy(scratch("relative.cfg"), folder)
+        tap.make_set(os.path.join(folder, "train"), n, seed=seed)
+        tap.make_set(os.path.join(folder, "test"), 64, seed=2)
+        refused(f"{what} on one node", on_one("n2", f"cd '{what}'; {run} relative.cfg", f"{run} relative.cfg"), 4,
+                "rank 2 on n2 failed first: ", f"train-images: rank 2 on n2 found {n} samples of ",
+                "rank 0 on n0 512 samples of ")
     refused("a worker that dies before it has met anyone",
             on_one("n2", f"exec {with_worker(scratch, 'doomed', 'kill -9 $$')} run {job}", f"{run} {job}"), 137,
             "rank 2 on n2 failed first: killed by signal 9")
@@ -318,15 +330,28 @@ def copy_programs(scratch, name):
     return scratch(name, "lockstep")
 
 
+def change_build_id(source, target):
+    data = bytearray(tap.read(source))
+    note = re.search(rb"\x04\0\0\0.\0\0\0\x03\0\0\0GNU\0", data, re.S)
+    data[note.end()] ^= 0xff
+    with open(target, "wb") as f:
+        f.write(data)
+
+
 def other_build(scratch):
     """The same programs with another build id, as of the same version built elsewhere."""
     program = copy_programs(scratch, "other")
     path = scratch("other", "lockstep-worker")
-    data = bytearray(tap.read(path))
-    note = re.search(rb"\x04\0\0\0.\0\0\0\x03\0\0\0GNU\0", data, re.S)
-    data[note.end()] ^= 0xff
-    with open(path, "wb") as f:
-        f.write(data)
+    change_build_id(path, path)
+    return program
+
+
+def other_backend(scratch):
+    """The same programs beside a backend of another build."""
+    program = copy_programs(scratch, "stale")
+    os.remove(scratch("stale", "plugins"))
+    os.mkdir(scratch("stale", "plugins"))
+    change_build_id(os.path.join(HERE, "plugins", "lockstep_cpu.so"), scratch("stale", "plugins", "lockstep_cpu.so"))
     return program
 
 

@@ -1,7 +1,10 @@
 """The batch templates on a real cluster: each runs as it is, is cancelled, and reaches its time limit."""
 
 import os
+import re
 import shutil
+import signal
+import subprocess
 import time
 
 import cluster
@@ -33,21 +36,73 @@ def test_runs(c, scratch):
 
 
 def test_cancel(c, scratch):
-    for name in ("one-node", "many-nodes"):
+    for name in ("one-node", "many-nodes", "array"):
         script = prepare(scratch, name)
-        shutil.rmtree(scratch(name + ".ckpt"), ignore_errors=True)
         set_length(scratch, name, 100000000)
-        job, _ = submit(c, script)
-        tap.ok(running(c, scratch, name, job), f"{name}: a long job trains")
+        extra = ["--array=1"] if name == "array" else ["--job-name=long"]
+        folder = scratch("array-1.ckpt" if name == "array" else "long.ckpt")
+        shutil.rmtree(folder, ignore_errors=True)
+        job, _ = submit(c, *extra, script)
+        log = f"array-{job}_1.out" if name == "array" else f"long-{job}.out"
+        tap.ok(running(scratch, log), f"{name}: a long job trains")
         c.run("scancel", job)
         tap.same(wait_state(c, job, ("CANCELLED",)), "CANCELLED", f"{name}: cancelled")
         end = time.monotonic() + 30
-        while not has_checkpoint(scratch(name + ".ckpt")) and time.monotonic() < end:
+        while not has_checkpoint(folder) and time.monotonic() < end:
             time.sleep(0.1)
-        text = output(scratch, f"{name}-{job}.out")
-        tap.ok(has_checkpoint(scratch(name + ".ckpt")), f"{name}: it saved first", text)
+        text = output(scratch, log)
+        tap.ok(has_checkpoint(folder), f"{name}: it saved first, into a folder by the name of the job", text)
         tap.ok("requeue" not in text and state(c, job) == "CANCELLED",
                f"{name}: a cancelled job stays cancelled", text)
+
+
+def test_interrupt(c, scratch):
+    """Ctrl-C at the terminal of the interactive one."""
+    script = prepare(scratch, "interactive")
+    set_length(scratch, "interactive", 100000000)
+    shutil.rmtree(scratch("interactive.ckpt"), ignore_errors=True)
+    with open(scratch("interactive.out"), "w") as log:
+        srun = subprocess.Popen(["bash", script, "2"], env=c.env, stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=subprocess.STDOUT, cwd=scratch.path)
+        tap.ok(running(scratch, "interactive.out"), "interactive: a long run trains")
+        srun.send_signal(signal.SIGINT)
+        try:
+            code = srun.wait(60)
+        except subprocess.TimeoutExpired:
+            code = None
+            srun.kill()
+            srun.wait()
+    text = output(scratch, "interactive.out")
+    tap.ok(code not in (0, None) and has_checkpoint(scratch("interactive.ckpt")),
+           "interactive: Ctrl-C saves and ends it", code, text)
+    set_length(scratch, "interactive", 1)
+    result = c.run("bash", script, "2")
+    tap.ok(result.returncode == 0 and "resumed from" in result.stderr,
+           "interactive: the same line goes on from there", result.stdout, result.stderr)
+
+
+class TimeLimit:
+    """A job without --signal hears of its limit, one minute, only by SIGTERM; the other tests run meanwhile."""
+
+    def __init__(self, c, scratch):
+        self.c, self.scratch = c, scratch
+        script = prepare(scratch, "one-node")
+        set_length(scratch, "one-node", 100000000)
+        text = tap.read(script, "r").replace("one-node.cfg", "limit.cfg")
+        with open(scratch("limit.sbatch"), "w") as f:
+            f.write(re.sub(r"^#SBATCH --signal.*\n", "", text, flags=re.M))
+        os.rename(scratch("one-node.cfg"), scratch("limit.cfg"))
+        self.job, result = submit(c, "--time=1", "--job-name=limit", scratch("limit.sbatch"))
+        tap.ok(self.job.isdigit(), "the time limit: submitted", result.stderr)
+
+    def check(self):
+        tap.same(wait_state(self.c, self.job, ("TIMEOUT", "COMPLETED", "FAILED", "GONE"), 180), "TIMEOUT",
+                 "the time limit: it ends the job")
+        text = output(self.scratch, f"limit-{self.job}.out")
+        tap.ok("on signal 15; saving" in text and has_checkpoint(self.scratch("limit.ckpt")),
+               "the time limit: the job saves, also without --signal", text)
+        tap.ok("requeue" not in text and state(self.c, self.job) == "TIMEOUT",
+               "the time limit: and asks for nothing", text)
 
 
 def test_requeue(c, scratch):
@@ -61,7 +116,7 @@ def test_requeue(c, scratch):
         extra = ["--array=1"] if name == "array" else []
         job, _ = submit(c, *extra, script)
         log = f"{job}_1" if name == "array" else job
-        tap.ok(running(c, scratch, name, log), f"{name}: a long job trains")
+        tap.ok(running(scratch, f"{name}-{log}.out"), f"{name}: a long job trains")
         steps = c.run("squeue", "-h", "-s", "-j", job, "-o", "%i").stdout.split()
         step = [s for s in steps if s.endswith(".0")]
         c.run("scancel", "--signal=USR1", *step)  # as --signal=USR1@120 does: steps, not the shell
@@ -84,9 +139,12 @@ def main():
         tap.make_set(scratch("test"), 100, seed=2)
         with cluster.Cluster(scratch) as c:
             c.env["PATH"] = os.path.dirname(os.path.abspath(tap.program())) + ":" + c.env["PATH"]
+            limit = TimeLimit(c, scratch)
             test_runs(c, scratch)
             test_cancel(c, scratch)
+            test_interrupt(c, scratch)
             test_requeue(c, scratch)
+            limit.check()
     tap.done()
 
 

@@ -298,6 +298,22 @@ static void test_allocations(void)
               s.place == LS_SLURM_ALLOCATION && !s.node_name,
           "the shell of salloc is on no node");
     ls_slurm_free(&s);
+    CHECK(READ(batch, "SLURM_JOB_CPUS_PER_NODE=4(x3)") == LS_OK && s.cpus_per_node == 4,
+          "the CPUs of every node");
+    ls_slurm_free(&s);
+    CHECK(READ(batch, "SLURM_JOB_CPUS_PER_NODE=4(x2),2") == LS_OK && s.cpus_per_node == 0,
+          "nodes with different numbers have none in common");
+    ls_slurm_free(&s);
+    CHECK(READ(batch, "SLURM_JOB_CPUS_PER_NODE=4(x") == LS_ERR_ENV &&
+              strstr(err.message, "SLURM_JOB_CPUS_PER_NODE"),
+          "a garbled number of CPUs");
+    err = (struct ls_error){0};
+    CHECK(READ(het_batch, "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NUM_NODES",
+               "SLURM_NNODES") == LS_OK &&
+              s.place == LS_SLURM_ALLOCATION && s.nodes.count == 0 && s.ncomponents == 2 &&
+              s.components[1].nodes.count == 2,
+          "the shell of a heterogeneous salloc knows the nodes of its components");
+    ls_slurm_free(&s);
     CHECK(READ(interactive) == LS_OK && s.place == LS_SLURM_ALLOCATION && s.step_id == -1 &&
               s.nodes.count == 2 && s.ntasks == 4 && !s.nwarnings,
           "nor is it a task where it runs as a step on the first node");
