@@ -31,7 +31,7 @@ struct ls_check_children {
     const struct ls_check_context *context;
     struct child *child;
     int n;
-    struct ls_buf text;
+    struct ls_buf text; /* said, and not yet taken */
 };
 
 /* ---- in the child ---- */
@@ -257,15 +257,15 @@ double ls_check_children_wait(const struct ls_check_children *c, double now)
     return wait;
 }
 
-const char *ls_check_children_text(const struct ls_check_children *c, size_t *n)
+void ls_check_children_take(struct ls_check_children *c, struct ls_buf *text)
 {
-    *n = c->text.len;
-    return c->text.len ? c->text.data : "";
+    ls_buf_add(text, c->text.data, c->text.len);
+    text->failed |= c->text.failed;
+    c->text.len = 0;
 }
 
 void ls_check_children_next(struct ls_check_children *c, double now)
 {
-    c->text.len = 0;
     for (int i = 0; i < c->n; i++) {
         struct child *child = &c->child[i];
         if (child->fd < 0 || !child->check->halves)

@@ -62,9 +62,9 @@ int ls_check_children_count(const struct ls_check_children *c);
 bool ls_check_children_poll(struct ls_check_children *c, double now);
 /* Seconds until the next deadline; < 0: none. */
 double ls_check_children_wait(const struct ls_check_children *c, double now);
-/* What was said in this half; "" if nothing. */
-const char *ls_check_children_text(const struct ls_check_children *c, size_t *n);
-/* Starts the next half: clears the text. */
+/* Moves what was said since the last time to the end of `text`. */
+void ls_check_children_take(struct ls_check_children *c, struct ls_buf *text);
+/* Starts the next half. */
 void ls_check_children_next(struct ls_check_children *c, double now);
 /* Tells those that are left to clean up, and kills what does not. */
 void ls_check_children_close(struct ls_check_children *c);

@@ -25,8 +25,7 @@ struct run {
     const struct ls_check *at; /* what that child does */
     const char **fact;         /* [checks][size] */
     const char **own;          /* [checks], of one rank */
-    char *first;               /* what the first halves here said */
-    size_t nfirst;
+    struct ls_buf said;        /* by the children here, in halves that have ended */
 };
 
 static enum ls_status fork_meet(struct run *r, struct ls_error *err)
@@ -112,24 +111,21 @@ static enum ls_status collect_peer(struct run *r, char *data, size_t n, struct l
     return collect(r, rank, node, data + at, line + 1, n - (size_t)(line + 1 - data), err);
 }
 
-/* Only what was said here is known. */
+/* Only what was said here is known, unless that came back already with what the others said. */
 static enum ls_status collect_own(struct run *r, struct ls_error *err)
 {
-    struct ls_buf all;
-    size_t n;
     int rank = r->context->rank;
     if (!r->fact)
         LS_TRY(set_size(r, r->context->size > rank ? r->context->size : rank + 1, r->context->nodes,
                         err));
-    ls_buf_init(&all, (size_t)1 << 24);
-    ls_buf_add(&all, r->first ? r->first : "", r->nfirst);
-    const char *text = ls_check_children_text(r->children, &n);
-    ls_buf_add(&all, text, n);
-    enum ls_status status =
-        all.failed ? ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of rank %d", rank)
-                   : collect(r, rank, 0, r->context->host, all.data ? all.data : "", all.len, err);
-    ls_buf_free(&all);
-    return status;
+    if (rank < r->report->size && *r->report->host[rank])
+        return LS_OK;
+    ls_check_children_take(r->children, &r->said);
+    if (r->said.failed || rank >= r->report->size)
+        return ls_error_set(err, r->said.failed ? LS_ERR_NOMEM : LS_ERR_INTERNAL,
+                            "collecting the answers of rank %d of %d", rank, r->report->size);
+    return collect(r, rank, 0, r->context->host, r->said.data ? r->said.data : "", r->said.len,
+                   err);
 }
 
 /* ---- the loop ---- */
@@ -137,18 +133,15 @@ static enum ls_status collect_own(struct run *r, struct ls_error *err)
 /* A half has ended here: its text goes to the others, or alone, on to the next half. */
 static enum ls_status end_half(struct run *r, double now, struct ls_error *err)
 {
-    size_t n;
-    const char *text = ls_check_children_text(r->children, &n);
-    if (r->half == 1) {
-        free(r->first);
-        r->nfirst = n;
-        if (!(r->first = malloc(n + 1)))
-            return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
-        memcpy(r->first, text, n);
-    }
+    size_t before = r->said.len;
+    ls_check_children_take(r->children, &r->said);
+    if (r->said.failed)
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
     if (r->meet >= 0) {
         enum ls_check_frame kind = r->half == 1 ? LS_CHECK_FIRST : LS_CHECK_SECOND;
-        ls_check_frame_send(r->meet, kind, text, n, NULL); /* if it died, reading will tell */
+        const char *text = r->said.len > before ? r->said.data + before : "";
+        /* If it died, reading will tell. */
+        ls_check_frame_send(r->meet, kind, text, r->said.len - before, NULL);
         r->half += r->half == 2;
         return LS_OK;
     }
@@ -291,6 +284,7 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
     struct run r = {.context = context, .report = report, .half = 1};
     double begin = ls_time_monotonic();
     *report = (struct ls_check_report){.size = 0};
+    ls_buf_init(&r.said, (size_t)1 << 24);
     enum ls_status status = fork_meet(&r, err);
     struct pollfd *fds = calloc((size_t)ls_nchecks + 1, sizeof *fds);
     if (status == LS_OK && !fds)
@@ -307,7 +301,7 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
     if (r.meet >= 0)
         close(r.meet);
     free(fds);
-    free(r.first);
+    ls_buf_free(&r.said);
     report->seconds = ls_time_monotonic() - begin;
     return status;
 }

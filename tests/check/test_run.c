@@ -5,8 +5,56 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum behaviour { HANG, HANG_WITH_UCX, HALF_A_FRAME, DIE, LIE, NONSENSE };
+enum behaviour {
+    HANG,
+    HANG_WITH_UCX,
+    HALF_A_FRAME,
+    DIE,
+    LIE,
+    NONSENSE,
+    KEEP_FIRST,   /* hears the first halves, and never says that all have met */
+    DROP_FIRST,   /* likewise, and says that PMIx failed */
+    DROP_SECOND,  /* hears both, and says that PMIx failed */
+    DIE_AT_PEERS, /* hears both, tells what this rank said, and dies before it tells of the other */
+};
 static enum behaviour behaviour;
+
+/* What the parent says; a frame that does not come, or another one, ends this child. */
+static char *hear(int fd, enum ls_check_frame want, size_t *n)
+{
+    enum ls_check_frame kind;
+    char *text = NULL;
+    if (ls_check_frame_read(fd, &kind, &text, n, NULL) != LS_OK || kind != want)
+        _exit(2);
+    return text;
+}
+
+/* Rank 1 of 2, as a meeting does that then ends early. */
+static void talk(int fd)
+{
+    static const char head[] = "1 2 1 2 n1\n";
+    static const char failed[] = "R\tenv.pmix\tfail\t\tended\t\t\n";
+    struct ls_buf peer;
+    size_t n;
+    ls_buf_init(&peer, (size_t)1 << 20);
+    ls_buf_add(&peer, head, sizeof head - 1);
+    char *text = hear(fd, LS_CHECK_FIRST, &n);
+    ls_buf_add(&peer, text, n);
+    free(text);
+    if (behaviour == DROP_SECOND || behaviour == DIE_AT_PEERS) {
+        ls_check_frame_send(fd, LS_CHECK_MET, "", 0, NULL);
+        text = hear(fd, LS_CHECK_SECOND, &n);
+        ls_buf_add(&peer, text, n);
+        free(text);
+    }
+    if (behaviour == DIE_AT_PEERS)
+        ls_check_frame_send(fd, LS_CHECK_PEER, peer.data, peer.len, NULL);
+    else if (behaviour != KEEP_FIRST)
+        ls_check_frame_send(fd, LS_CHECK_NO_PEERS, failed, sizeof failed - 1, NULL);
+    ls_buf_free(&peer);
+    if (behaviour != KEEP_FIRST)
+        _exit(0);
+}
 
 int ls_check_meet(const struct ls_check_context *unused, int fd)
 {
@@ -27,6 +75,12 @@ int ls_check_meet(const struct ls_check_context *unused, int fd)
         break;
     case NONSENSE:
         ls_check_frame_send(fd, LS_CHECK_DOING, "no.such", 7, NULL);
+        break;
+    case KEEP_FIRST:
+    case DROP_FIRST:
+    case DROP_SECOND:
+    case DIE_AT_PEERS:
+        talk(fd);
         break;
     default:
         break;
@@ -51,6 +105,22 @@ static bool is_gone(pid_t pid)
     return pid > 0 && (waitpid(pid, &status, 0) < 0 || WIFSIGNALED(status));
 }
 
+/* Nothing is said twice. */
+static bool all_once(const struct ls_check_list *list)
+{
+    bool once = true;
+    for (int i = 0; i < list->n; i++)
+        for (int j = 0; j < i; j++) {
+            const struct ls_check_result *a = &list->result[i], *b = &list->result[j];
+            if (a->check != b->check || a->rank != b->rank || strcmp(a->device, b->device) != 0 ||
+                strcmp(a->measured, b->measured) != 0)
+                continue;
+            tap_note("%s twice: %s", a->check->id, a->measured);
+            once = false;
+        }
+    return once;
+}
+
 static void test(const char *what, enum behaviour how, enum ls_status want, const char *id,
                  enum ls_check_status verdict, const char *part)
 {
@@ -64,7 +134,9 @@ static void test(const char *what, enum behaviour how, enum ls_status want, cons
     context.pmix = true;
     context.size = context.nodes = 2;
     context.rank = 1;
-    enum ls_status status = ls_check_run(&context, 1.0, &report, &err);
+    /* Those that end by themselves may take their time on a busy machine. */
+    double deadline = how == DIE || how == LIE || how >= DROP_FIRST ? 20 : 1;
+    enum ls_status status = ls_check_run(&context, deadline, &report, &err);
     const struct ls_check_result *r = status == LS_OK ? find(&report.list, id) : NULL;
     tap_ok(status == want && (want != LS_OK || (r && r->status == verdict && r->rank == -1 &&
                                                 strstr(r->measured, part))),
@@ -77,6 +149,7 @@ static void test(const char *what, enum behaviour how, enum ls_status want, cons
         tap_ok(r && r->status == LS_CHECK_PASS, "%s: what was found here is told", what);
         r = find(&report.list, "net.pair");
         tap_ok(r && r->status == LS_CHECK_SKIP, "%s: what did not run is a skip", what);
+        tap_ok(all_once(&report.list), "%s: and nothing is told twice", what);
     }
     pid_t child = report.meet;
     ls_check_report_free(&report);
@@ -96,6 +169,14 @@ int main(void)
     test("dies", DIE, LS_OK, "env.pmix", LS_CHECK_FAIL, "has died");
     test("does something that is not in the table", NONSENSE, LS_OK, "env.pmix", LS_CHECK_TIMEOUT,
          "no end before the deadline");
+    test("meets nobody", KEEP_FIRST, LS_OK, "env.pmix", LS_CHECK_TIMEOUT,
+         "no end before the deadline");
+    test("loses PMIx after the first halves", DROP_FIRST, LS_OK, "env.pmix", LS_CHECK_FAIL,
+         "ended");
+    test("loses PMIx after the second halves", DROP_SECOND, LS_OK, "env.pmix", LS_CHECK_FAIL,
+         "ended");
+    test("dies before it has told of all", DIE_AT_PEERS, LS_OK, "env.pmix", LS_CHECK_FAIL,
+         "has died");
     test("speaks of a rank that is not there", LIE, LS_ERR_INTERNAL, "", LS_CHECK_FAIL, "");
     return close_world();
 }

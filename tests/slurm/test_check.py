@@ -20,9 +20,13 @@ def report(result):
 
 
 def bad(result, *allowed):
-    """What failed or timed out: {id: {node: status}}."""
-    found = {}
+    """What failed or timed out: {id: {node: status}}. What is told twice is not understood."""
+    found, told = {}, set()
     for one in report(result)["checks"]:
+        text = json.dumps(one, sort_keys=True)
+        if text in told:
+            found.setdefault("twice", []).append(text)
+        told.add(text)
         if one["status"] in ("fail", "timeout") and one["id"] not in allowed:
             found.setdefault(one["id"], {})[one["node"]] = one["status"]
     return found
