@@ -56,10 +56,13 @@ struct ls_check_context {
     char *const *environ;
     const struct ls_slurm *slurm;          /* place NONE where it could not be read: */
     const char *slurm_problem;             /* why, or NULL */
-    const struct ls_topo_machine *machine; /* NULL: could not be read */
+    const struct ls_topo_machine *machine; /* NULL: could not be read: */
+    const char *machine_problem;           /* why */
+    bool machine_late;                     /* it gave no answer in time */
     const char *job_path;                  /* NULL: only the machine is checked */
     const struct ls_job *job;              /* NULL also where it could not be read: */
     const char *job_problem;               /* why */
+    bool job_late;                         /* its file system gave no answer in time */
     int workers;                           /* ranks that `lockstep run` will start in each task */
     const char *plugin_dir;
     const char *const *program; /* files that must be the same on all nodes; NULL-terminated */

@@ -109,7 +109,8 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
 
 #define LS_CHECK_LOCAL(name) \
     void ls_check_##name(struct ls_check_out *out, const struct ls_check_context *context)
-LS_CHECK_LOCAL(slurm);       /* environment.c */
+LS_CHECK_LOCAL(slurm); /* environment.c */
+LS_CHECK_LOCAL(machine);
 LS_CHECK_LOCAL(settings);    /* settings.c */
 LS_CHECK_LOCAL(gpu_visible); /* devices.c */
 LS_CHECK_LOCAL(gpu_xid);

@@ -85,6 +85,13 @@ def test_one_bad_node(c):
            result.stdout)
     result = check(c, "--json", "tiny.cfg", fault="n3:absent:tiny.cfg")
     tap.same(bad(result), {"job.cfg": {"n3": "fail"}}, "the job description is missing on one node")
+    for node in ("n2", "n0"):
+        result = check(c, "--json", "tiny.cfg", fault=f"{node}:hang:tiny.cfg")
+        tap.same([result.returncode, bad(result), report(result)["exclude"]],
+                 [5, {"job.cfg": {node: "timeout"}}, node], f"the job description hangs on {node}")
+        result = check(c, "--json", fault=f"{node}:hang:/sys/class/net/lo/operstate")
+        tap.same([result.returncode, bad(result), report(result)["exclude"]],
+                 [5, {"sys.machine": {node: "timeout"}}, node], f"a device hangs on {node}")
     result = check(c, "--json", fault="n1:clock:100")
     tap.same(bad(result), {"sys.clock": {"n1": "fail"}}, "a clock that is 100 s ahead")
     result = check(c, "--json", fault="n1:clock:1")
