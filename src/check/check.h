@@ -109,9 +109,9 @@ enum ls_check_need { /* where one is not met, the check is skipped, and says so 
 struct ls_check {
     const char *id, *summary;
     unsigned needs;
-    bool full;       /* only with --full */
     bool every_task; /* local half in every task, otherwise in the first one of each node */
     bool halves;     /* goes on, after ls_check_next, once all nodes have finished the first half */
+    bool late;       /* and, in its second half, sees what the checks between the nodes did */
     double deadline; /* seconds for each half */
     void (*local)(struct ls_check_out *out, const struct ls_check_context *context);
     /* Pure; every rank comes to the same list. After a comparison that finds nothing, it adds the pass. */

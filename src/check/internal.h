@@ -57,15 +57,14 @@ enum ls_status ls_check_children_open(const struct ls_check_context *context,
 /* For poll(2): adds the descriptors to watch; returns their number. */
 struct pollfd;
 int ls_check_children_fds(const struct ls_check_children *c, struct pollfd *fds);
-int ls_check_children_count(const struct ls_check_children *c);
-/* Reads what has come, ends what is late. True once every child has finished the half that runs. */
-bool ls_check_children_poll(struct ls_check_children *c, double now);
-/* Seconds until the next deadline; < 0: none. */
+/* Reads what has come, ends what is late. */
+void ls_check_children_poll(struct ls_check_children *c, double now);
+/* Seconds until the next deadline; < 0: none, every child has finished the half that runs. */
 double ls_check_children_wait(const struct ls_check_children *c, double now);
 /* Moves what was said since the last time to the end of `text`. */
 void ls_check_children_take(struct ls_check_children *c, struct ls_buf *text);
-/* Starts the next half. */
-void ls_check_children_next(struct ls_check_children *c, double now);
+/* Starts the second half of those that are late, or of the others. */
+void ls_check_children_next(struct ls_check_children *c, bool late, double now);
 /* Tells those that are left to clean up, and kills what does not. */
 void ls_check_children_close(struct ls_check_children *c);
 
@@ -76,6 +75,7 @@ enum ls_check_frame {
     LS_CHECK_SECOND, /* to the child: what the second halves said */
     LS_CHECK_MET,    /* from it: everyone's first halves are done */
     LS_CHECK_DOING,  /* from it: the id of what it begins */
+    LS_CHECK_SENT,   /* from it: no node sends anything more in a check */
     LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
     LS_CHECK_DONE, /* from it: the end; its own results are in those of the peers */
     LS_CHECK_NO_PEERS /* from it: PMIx failed; a result in the form of ls_check_pack */

@@ -71,6 +71,7 @@ static enum ls_status between_nodes(struct meeting *m, bool *found, struct ls_er
     ls_check_ring(m->context, m->client, &m->own);
     LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "coll.smoke", 10, err));
     *found = !ls_check_fabric(m->context, m->client, m->fd, &m->own);
+    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_SENT, "", 0, err));
     return ls_check_frame_send(m->fd, LS_CHECK_DOING, "env.pmix", 8, err);
 }
 

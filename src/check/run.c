@@ -19,7 +19,8 @@ struct run {
     const struct ls_check_context *context;
     struct ls_check_report *report;
     struct ls_check_children *children;
-    int half; /* 1, 2: runs; 3: sent */
+    enum { FIRST, SHARED, SECOND, TOLD } half; /* SHARED, TOLD: has ended, the others hear of it */
+    bool late; /* the second halves that come last were started, too */
     bool finished;
     int meet;                  /* socket of the child between the nodes; -1: none */
     const struct ls_check *at; /* what that child does */
@@ -130,29 +131,51 @@ static enum ls_status collect_own(struct run *r, struct ls_error *err)
 
 /* ---- the loop ---- */
 
-/* A half has ended here: its text goes to the others, or alone, on to the next half. */
-static enum ls_status end_half(struct run *r, double now, struct ls_error *err)
+/* What was said in the half that has ended here goes to the others. */
+static enum ls_status pass_on(struct run *r, enum ls_check_frame kind, struct ls_error *err)
 {
     size_t before = r->said.len;
     ls_check_children_take(r->children, &r->said);
     if (r->said.failed)
         return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
-    if (r->meet >= 0) {
-        enum ls_check_frame kind = r->half == 1 ? LS_CHECK_FIRST : LS_CHECK_SECOND;
-        const char *text = r->said.len > before ? r->said.data + before : "";
-        /* If it died, reading will tell. */
+    const char *text = r->said.len > before ? r->said.data + before : "";
+    if (r->meet >= 0) /* if it died, reading will tell */
         ls_check_frame_send(r->meet, kind, text, r->said.len - before, NULL);
-        r->half += r->half == 2;
+    return LS_OK;
+}
+
+static void start_second(struct run *r, double now)
+{
+    ls_check_children_next(r->children, false, now);
+    r->half = SECOND;
+}
+
+static void start_late(struct run *r, double now)
+{
+    ls_check_children_next(r->children, true, now);
+    r->late = true;
+}
+
+/* Where no child runs: the half has ended. Alone, nobody is to be waited for. */
+static enum ls_status advance(struct run *r, double now, struct ls_error *err)
+{
+    bool alone = r->meet < 0;
+    if (r->finished || ls_check_children_wait(r->children, now) >= 0)
         return LS_OK;
+    if (r->half == FIRST) {
+        LS_TRY(pass_on(r, LS_CHECK_FIRST, err));
+        r->half = SHARED;
+        if (alone) {
+            start_second(r, now);
+            start_late(r, now);
+        }
     }
-    if (r->half == 2) {
-        r->half = 3;
-        r->finished = true;
-        return collect_own(r, err);
-    }
-    ls_check_children_next(r->children, now);
-    r->half = 2;
-    return ls_check_children_wait(r->children, now) < 0 ? end_half(r, now, err) : LS_OK;
+    if (r->half != SECOND || !r->late || ls_check_children_wait(r->children, now) >= 0)
+        return LS_OK;
+    LS_TRY(pass_on(r, LS_CHECK_SECOND, err));
+    r->half = TOLD;
+    r->finished = alone;
+    return alone ? collect_own(r, err) : LS_OK;
 }
 
 static enum ls_status lost(struct run *r, enum ls_check_status status, const char *measured,
@@ -167,7 +190,7 @@ static enum ls_status lost(struct run *r, enum ls_check_status status, const cha
     return LS_OK;
 }
 
-static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_error *err)
+static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
 {
     enum ls_check_frame kind;
     char *data = NULL;
@@ -186,9 +209,10 @@ static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_
     LS_TRY(status);
     switch (kind) {
     case LS_CHECK_MET:
-        *met = true;
-        ls_check_children_next(r->children, now);
-        r->half = 2;
+        start_second(r, now);
+        break;
+    case LS_CHECK_SENT:
+        start_late(r, now);
         break;
     case LS_CHECK_DOING:
         r->at = ls_check_find(data);
@@ -220,16 +244,12 @@ static enum ls_status step(struct run *r, struct pollfd *fds, double until, stru
         wait = until - now;
     if (poll(fds, (nfds_t)n, wait > 0 ? (int)((wait + moment) * 1000) : 0) < 0 && errno != EINTR)
         return ls_error_errno(err, errno, "waiting for the checks");
-    bool heard = r->meet >= 0 && fds[n - 1].revents, met = false;
+    bool heard = r->meet >= 0 && fds[n - 1].revents;
     now = ls_time_monotonic();
-    bool busy = r->half < 3 && ls_check_children_wait(r->children, now) >= 0;
-    bool done = ls_check_children_poll(r->children, now);
+    ls_check_children_poll(r->children, now);
     if (heard)
-        LS_TRY(read_meet(r, now, &met, err));
-    if (busy && done && !met && !r->finished)
-        LS_TRY(end_half(r, now, err));
-    if (met && ls_check_children_poll(r->children, now)) /* nobody has a second half */
-        LS_TRY(end_half(r, now, err));
+        LS_TRY(read_meet(r, now, err));
+    LS_TRY(advance(r, now, err));
     if (!r->finished && now >= until)
         return lost(r, LS_CHECK_TIMEOUT, "no end before the deadline of the whole check", err);
     return LS_OK;
@@ -281,7 +301,7 @@ static enum ls_status compare(struct run *r, struct ls_error *err)
 enum ls_status ls_check_run(const struct ls_check_context *context, double deadline,
                             struct ls_check_report *report, struct ls_error *err)
 {
-    struct run r = {.context = context, .report = report, .half = 1};
+    struct run r = {.context = context, .report = report};
     double begin = ls_time_monotonic();
     *report = (struct ls_check_report){.size = 0};
     ls_buf_init(&r.said, (size_t)1 << 24);
@@ -291,8 +311,8 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
         status = ls_error_set(err, LS_ERR_NOMEM, "starting the checks");
     if (status == LS_OK)
         status = ls_check_children_open(context, &r.children, err);
-    if (status == LS_OK && ls_check_children_count(r.children) == 0)
-        status = end_half(&r, begin, err);
+    if (status == LS_OK)
+        status = advance(&r, begin, err); /* where no check applies */
     while (status == LS_OK && !r.finished)
         status = step(&r, fds, begin + deadline, err);
     if (status == LS_OK)

@@ -94,6 +94,7 @@ const struct ls_check ls_checks[] = {
      .summary = "no link error while the check runs",
      .needs = RDMA,
      .halves = true,
+     .late = true,
      .deadline = 4,
      .local = ls_check_ib_counters},
     {.id = "net.if",
@@ -228,8 +229,6 @@ const struct ls_check *ls_check_find(const char *id)
 const char *ls_check_unmet(const struct ls_check *check, const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
-    if (check->full && !context->full)
-        return "only with --full";
     if (check->needs & JOB && !context->job_path)
         return "no job description was given";
     if (check->needs & JOB && !context->job && check->local != ls_check_job)

@@ -16,8 +16,10 @@ enum behaviour {
     DROP_FIRST,   /* likewise, and says that PMIx failed */
     DROP_SECOND,  /* hears both, and says that PMIx failed */
     DIE_AT_PEERS, /* hears both, tells what this rank said, and dies before it tells of the other */
+    RAISE_LATE,   /* likewise, but while it sends, an error is counted on a link */
 };
 static enum behaviour behaviour;
+#define COUNTER "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error"
 
 /* What the parent says; a frame that does not come, or another one, ends this child. */
 static char *hear(int fd, enum ls_check_frame want, size_t *n)
@@ -41,13 +43,16 @@ static void talk(int fd)
     char *text = hear(fd, LS_CHECK_FIRST, &n);
     ls_buf_add(&peer, text, n);
     free(text);
-    if (behaviour == DROP_SECOND || behaviour == DIE_AT_PEERS) {
+    if (behaviour >= DROP_SECOND) {
         ls_check_frame_send(fd, LS_CHECK_MET, "", 0, NULL);
+        if (behaviour == RAISE_LATE)
+            write_file(COUNTER, "5\n");
+        ls_check_frame_send(fd, LS_CHECK_SENT, "", 0, NULL);
         text = hear(fd, LS_CHECK_SECOND, &n);
         ls_buf_add(&peer, text, n);
         free(text);
     }
-    if (behaviour == DIE_AT_PEERS)
+    if (behaviour >= DIE_AT_PEERS)
         ls_check_frame_send(fd, LS_CHECK_PEER, peer.data, peer.len, NULL);
     else if (behaviour != KEEP_FIRST)
         ls_check_frame_send(fd, LS_CHECK_NO_PEERS, failed, sizeof failed - 1, NULL);
@@ -80,6 +85,7 @@ int ls_check_meet(const struct ls_check_context *unused, int fd)
     case DROP_FIRST:
     case DROP_SECOND:
     case DIE_AT_PEERS:
+    case RAISE_LATE:
         talk(fd);
         break;
     default:
@@ -156,6 +162,28 @@ static void test(const char *what, enum behaviour how, enum ls_status want, cons
     tap_ok(is_gone(child), "%s: and nothing is left running", what);
 }
 
+/* The second half of what counts errors waits for the traffic between the nodes. */
+static void test_late(void)
+{
+    static struct ls_topo_nic nic = {
+        .name = "mlx5_0", .nport = 1, .port = {{.number = 1, .active = true, .up = true}}};
+    struct ls_check_report report;
+    struct ls_error err = {0};
+    reset();
+    write_file(COUNTER, "0\n");
+    node->nic[0] = nic;
+    node->nnic = 1;
+    behaviour = RAISE_LATE;
+    context.pmix = true;
+    context.size = context.nodes = 2;
+    context.rank = 1;
+    enum ls_status status = ls_check_run(&context, 20, &report, &err);
+    const struct ls_check_result *r = status == LS_OK ? find(&report.list, "ib.ctr") : NULL;
+    tap_ok(r && r->status == LS_CHECK_WARN && !strcmp(r->measured, "symbol_error rose by 5"),
+           "an error that is counted while nodes send: %s", r ? r->measured : err.message);
+    ls_check_report_free(&report);
+}
+
 int main(void)
 {
     open_world();
@@ -178,5 +206,6 @@ int main(void)
     test("dies before it has told of all", DIE_AT_PEERS, LS_OK, "env.pmix", LS_CHECK_FAIL,
          "has died");
     test("speaks of a rank that is not there", LIE, LS_ERR_INTERNAL, "", LS_CHECK_FAIL, "");
+    test_late();
     return close_world();
 }
