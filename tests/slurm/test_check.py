@@ -144,6 +144,23 @@ def test_hang_between_nodes(c):
            "a node that does not come: told, in time", result.stdout, result.stderr)
 
 
+def test_slow_node(c):
+    """All send at a pace that nothing else on this machine can change, one more slowly. Whoever waits for it spins, on
+    too few CPUs here; the kernel is not asked about that."""
+    quiet = "*:absent:/proc/thread-self/schedstat"
+    for slow in ("n1", "n3"):
+        pair = []
+        for _ in range(3):  # a machine that is busy enough says so, and is asked again
+            result = check(c, "--json", fault=f"{slow}:pace:8;*:pace:40;{quiet}", timeout=180)
+            pair = [one for one in report(result)["checks"] if one["id"] == "net.pair"]
+            if not any("says nothing" in one["measured"] for one in pair):
+                break
+        tap.same([(one["status"], one["node"], "with every partner" in one["measured"]) for one in pair],
+                 [("warn", slow, True)], f"{slow} sends at a fifth of the others' speed, and is found")
+        print("#", [one["measured"] for one in pair], report(result).get("seconds"), "s")
+        tap.same([result.returncode, bad(result), report(result)["exclude"]], [0, {}, ""], "only a warning")
+
+
 def test_run(c, scratch):
     def run(*args, step=STEP):
         return c.run(*step, "--export=ALL,LOCKSTEP_CHECK=fast", tap.program(), "run", "-q", *args)
@@ -180,6 +197,7 @@ def main():
             test_one_bad_node(c)
             test_differing(c, scratch)
             test_hang_between_nodes(c)
+            test_slow_node(c)
             test_run(c, scratch)
     tap.done()
 
