@@ -74,12 +74,15 @@ enum ls_check_frame {
     LS_CHECK_FIRST,  /* to the child: what the first halves said */
     LS_CHECK_SECOND, /* to the child: what the second halves said */
     LS_CHECK_MET,    /* from it: everyone's first halves are done */
-    LS_CHECK_DOING,  /* from it: the id of what it begins */
-    LS_CHECK_SENT,   /* from it: no node sends anything more in a check */
+    LS_CHECK_DOING, /* from it: the id of what it begins, a blank, in words: "coll.smoke opening UCX" */
+    LS_CHECK_MISSING, /* from it: a rank that has not come in time: "rank host", newline, in words */
+    LS_CHECK_SENT,    /* from it: no node sends anything more in a check */
     LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
     LS_CHECK_DONE, /* from it: the end; its own results are in those of the peers */
     LS_CHECK_NO_PEERS /* from it: PMIx failed; a result in the form of ls_check_pack */
 };
+/* LS_CHECK_DOING. */
+enum ls_status ls_check_frame_doing(int fd, const char *doing, struct ls_error *err);
 /* At most 8 MiB. */
 enum ls_status ls_check_frame_send(int fd, enum ls_check_frame kind, const void *data, size_t n,
                                    struct ls_error *err);

@@ -67,12 +67,11 @@ static enum ls_status share_first(struct meeting *m, struct ls_error *err)
 /* found: something did not work, and the answers say what. */
 static enum ls_status between_nodes(struct meeting *m, bool *found, struct ls_error *err)
 {
-    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "net.port", 8, err));
+    LS_TRY(ls_check_frame_doing(m->fd, "net.port connecting to other nodes", err));
     ls_check_ring(m->context, m->client, &m->own);
-    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "coll.smoke", 10, err));
     *found = !ls_check_fabric(m->context, m->client, m->fd, &m->own);
     LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_SENT, "", 0, err));
-    return ls_check_frame_send(m->fd, LS_CHECK_DOING, "env.pmix", 8, err);
+    return ls_check_frame_doing(m->fd, "env.pmix collecting what all found", err);
 }
 
 /* This child's own results, and those of the second halves: not added to `own`, which the parent gets alone, if this
@@ -137,9 +136,11 @@ int ls_check_meet(const struct ls_check_context *context, int fd)
     struct meeting m = {.context = context, .fd = fd};
     struct ls_error err = {0};
     ls_buf_init(&m.own, (size_t)1 << 20);
+    ls_check_frame_doing(fd, "env.pmix starting PMIx, and meeting the other tasks", NULL);
     enum ls_status status = ls_wire_client_open(context->host, MEET_DEADLINE, &m.client, &err);
     if (status == LS_OK) {
         compare_pmix(&m);
+        ls_check_frame_doing(fd, "env.pmix waiting for the first answers of all", NULL);
         status = share_first(&m, &err);
     }
     bool found = false;

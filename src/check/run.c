@@ -23,10 +23,16 @@ struct run {
     bool late; /* the second halves that come last were started, too */
     bool finished;
     int meet;                  /* socket of the child between the nodes; -1: none */
-    const struct ls_check *at; /* what that child does */
-    const char **fact;         /* [checks][size] */
-    const char **own;          /* [checks], of one rank */
-    struct ls_buf said;        /* by the children here, in halves that have ended */
+    const struct ls_check *at; /* what that child does, */
+    char doing[96];            /* in words */
+    struct missing {
+        int rank;
+        const char *host, *measured; /* in the list's arena */
+    } * missing;
+    int nmissing, cap;
+    const char **fact;  /* [checks][size] */
+    const char **own;   /* [checks], of one rank */
+    struct ls_buf said; /* by the children here, in halves that have ended */
 };
 
 static enum ls_status fork_meet(struct run *r, struct ls_error *err)
@@ -178,16 +184,70 @@ static enum ls_status advance(struct run *r, double now, struct ls_error *err)
     return alone ? collect_own(r, err) : LS_OK;
 }
 
+/* ---- those that have not come ---- */
+
+static enum ls_status note_missing(struct run *r, char *data, struct ls_error *err)
+{
+    struct ls_arena *arena = &r->report->list.arena;
+    int rank, at = 0;
+    char *line = strchr(data, '\n');
+    if (line)
+        *line = '\0';
+    if (!line || sscanf(data, "%d %n", &rank, &at) < 1 || !at || rank < 0 ||
+        rank >= r->context->size)
+        return ls_error_set(err, LS_ERR_INTERNAL, "a missing peer without a name");
+    const char *host = ls_arena_strdup(arena, data + at);
+    const char *measured = ls_arena_strdup(arena, line + 1);
+    if (!host || !measured || !ls_grow(&r->missing, &r->cap, r->nmissing + 1, sizeof *r->missing))
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting who is missing");
+    r->missing[r->nmissing++] = (struct missing){rank, host, measured};
+    return LS_OK;
+}
+
+/* Their nodes get numbers behind that of this one, which is 0. */
+static void add_missing(struct run *r)
+{
+    struct ls_check_report *rep = r->report;
+    int nodes = 1;
+    for (int i = 0; i < r->nmissing; i++) {
+        const struct missing *m = &r->missing[i];
+        int same = 0;
+        while (same < i && strcmp(r->missing[same].host, m->host) != 0)
+            same++;
+        rep->host[m->rank] = m->host;
+        rep->node[m->rank] = same < i ? rep->node[r->missing[same].rank]
+                             : strcmp(m->host, r->context->host) != 0 ? nodes++
+                                                                      : 0;
+        rep->first += m->rank == rep->first;
+        ls_check_add(&rep->list, ls_check_find("env.pmix"), LS_CHECK_TIMEOUT, m->rank, "",
+                     m->measured, "all tasks meet",
+                     "see what srun says of it, and what its own task says when it gives up");
+    }
+    rep->nodes = nodes > rep->nodes ? nodes : rep->nodes;
+}
+
 static enum ls_status lost(struct run *r, enum ls_check_status status, const char *measured,
                            struct ls_error *err)
 {
     LS_TRY(collect_own(r, err));
     const struct ls_check *check = r->at ? r->at : ls_check_find("env.pmix");
+    if (status == LS_CHECK_TIMEOUT)
+        r->report->stuck = ls_arena_printf(&r->report->list.arena, "%s: %s", check->id, r->doing);
+    add_missing(r);
     /* Of the whole job: who waits is not who is at fault. */
     ls_check_add(&r->report->list, check, status, -1, "", measured, "an answer from all nodes",
                  "look at the first node that is missing in the output of srun");
     r->finished = true;
     return LS_OK;
+}
+
+static void begin_doing(struct run *r, const char *data)
+{
+    char id[32] = "";
+    int at = 0;
+    sscanf(data, "%31s %n", id, &at);
+    r->at = ls_check_find(id);
+    snprintf(r->doing, sizeof r->doing, "%s", data + at);
 }
 
 static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
@@ -215,13 +275,18 @@ static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
         start_late(r, now);
         break;
     case LS_CHECK_DOING:
-        r->at = ls_check_find(data);
+        begin_doing(r, data);
+        break;
+    case LS_CHECK_MISSING:
+        status = note_missing(r, data, err);
         break;
     case LS_CHECK_PEER:
         status = collect_peer(r, data, n, err);
         break;
     case LS_CHECK_NO_PEERS:
         status = collect_own(r, err);
+        if (status == LS_OK)
+            add_missing(r);
         if (status == LS_OK)
             status = ls_check_unpack(data, n, -1, &r->report->list, NULL, err);
         r->finished = true;
@@ -321,6 +386,7 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
     if (r.meet >= 0)
         close(r.meet);
     free(fds);
+    free(r.missing);
     ls_buf_free(&r.said);
     report->seconds = ls_time_monotonic() - begin;
     return status;

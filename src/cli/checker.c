@@ -228,6 +228,12 @@ static int show(const struct checker *c, const struct ls_check_report *report)
         code = LS_EXIT_FAILED;
     if (!first)
         fclose(out);
+    /* In a node's place that has not come, and so may print nothing. */
+    if (!first && report->first == c->context.rank)
+        ls_check_print_text(report, true, stderr);
+    if (report->stuck)
+        ls_cli_error("check: rank %d on %s was still at %s", c->context.rank, c->host,
+                     report->stuck);
     return code;
 }
 

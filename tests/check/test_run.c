@@ -12,7 +12,9 @@ enum behaviour {
     DIE,
     LIE,
     NONSENSE,
-    KEEP_FIRST,   /* hears the first halves, and never says that all have met */
+    KEEP_FIRST, /* hears the first halves, and never says that all have met */
+    MISS_TWO, /* likewise, and says who has not come: two ranks of one node, and one of this node */
+    MISS_NOBODY,  /* likewise, but it is not in the job */
     DROP_FIRST,   /* likewise, and says that PMIx failed */
     DROP_SECOND,  /* hears both, and says that PMIx failed */
     DIE_AT_PEERS, /* hears both, tells what this rank said, and dies before it tells of the other */
@@ -35,6 +37,7 @@ static char *hear(int fd, enum ls_check_frame want, size_t *n)
 static void talk(int fd)
 {
     static const char head[] = "1 2 1 2 n1\n";
+    static const char *const missing[] = {"0 n7\nis late", "2 n7\nis late", "3 n0\nis late"};
     static const char failed[] = "R\tenv.pmix\tfail\t\tended\t\t\n";
     struct ls_buf peer;
     size_t n;
@@ -52,6 +55,10 @@ static void talk(int fd)
         ls_buf_add(&peer, text, n);
         free(text);
     }
+    for (int i = 0; behaviour == MISS_TWO && i < 3; i++)
+        ls_check_frame_send(fd, LS_CHECK_MISSING, missing[i], strlen(missing[i]), NULL);
+    if (behaviour == MISS_NOBODY)
+        ls_check_frame_send(fd, LS_CHECK_MISSING, "9 n9\nis late", 12, NULL);
     if (behaviour >= DIE_AT_PEERS)
         ls_check_frame_send(fd, LS_CHECK_PEER, peer.data, peer.len, NULL);
     else if (behaviour != KEEP_FIRST)
@@ -67,7 +74,7 @@ int ls_check_meet(const struct ls_check_context *unused, int fd)
     (void)unused;
     switch (behaviour) {
     case HANG_WITH_UCX:
-        ls_check_frame_send(fd, LS_CHECK_DOING, "coll.smoke", 10, NULL);
+        ls_check_frame_doing(fd, "coll.smoke opening UCX", NULL);
         break;
     case HALF_A_FRAME:
         if (write(fd, half, sizeof half) != sizeof half)
@@ -79,9 +86,11 @@ int ls_check_meet(const struct ls_check_context *unused, int fd)
         ls_check_frame_send(fd, LS_CHECK_PEER, "7 2 0 1 nobody\n", 15, NULL);
         break;
     case NONSENSE:
-        ls_check_frame_send(fd, LS_CHECK_DOING, "no.such", 7, NULL);
+        ls_check_frame_doing(fd, "no.such thing", NULL);
         break;
     case KEEP_FIRST:
+    case MISS_TWO:
+    case MISS_NOBODY:
     case DROP_FIRST:
     case DROP_SECOND:
     case DIE_AT_PEERS:
@@ -141,7 +150,7 @@ static void test(const char *what, enum behaviour how, enum ls_status want, cons
     context.size = context.nodes = 2;
     context.rank = 1;
     /* Those that end by themselves may take their time on a busy machine. */
-    double deadline = how == DIE || how == LIE || how >= DROP_FIRST ? 20 : 1;
+    double deadline = how == DIE || how == LIE || how >= MISS_TWO ? 20 : 1;
     enum ls_status status = ls_check_run(&context, deadline, &report, &err);
     const struct ls_check_result *r = status == LS_OK ? find(&report.list, id) : NULL;
     tap_ok(status == want && (want != LS_OK || (r && r->status == verdict && r->rank == -1 &&
@@ -160,6 +169,38 @@ static void test(const char *what, enum behaviour how, enum ls_status want, cons
     pid_t child = report.meet;
     ls_check_report_free(&report);
     tap_ok(is_gone(child), "%s: and nothing is left running", what);
+}
+
+static void test_missing(void)
+{
+    struct ls_check_report report;
+    struct ls_error err = {0};
+    struct ls_arena arena = {0};
+    int named = 0;
+    reset();
+    behaviour = MISS_TWO;
+    context.pmix = true;
+    context.size = 4;
+    context.nodes = 3;
+    context.rank = 1;
+    enum ls_status status = ls_check_run(&context, 20, &report, &err);
+    tap_ok(status == LS_OK, "ranks that have not come: %s", err.message);
+    for (int i = 0; status == LS_OK && i < report.list.n; i++) {
+        const struct ls_check_result *r = &report.list.result[i];
+        named += !strcmp(r->check->id, "env.pmix") && r->status == LS_CHECK_TIMEOUT &&
+                 r->rank >= 0 && r->rank != 1 && !strcmp(r->measured, "is late");
+    }
+    if (status == LS_OK) {
+        tap_ok(named == 3, "each of them is named");
+        tap_ok(report.node[0] == report.node[2] && report.node[0] != report.node[1] &&
+                   report.node[3] == report.node[1],
+               "ranks of one node have one number");
+        tap_ok(report.first == 1, "rank 1 speaks for rank 0");
+        tap_ok(!strcmp(ls_check_exclude(&report, &arena), "n[7,0]"), "exclude: %s",
+               ls_check_exclude(&report, &arena));
+    }
+    ls_arena_free(&arena);
+    ls_check_report_free(&report);
 }
 
 /* The second half of what counts errors waits for the traffic between the nodes. */
@@ -206,6 +247,8 @@ int main(void)
     test("dies before it has told of all", DIE_AT_PEERS, LS_OK, "env.pmix", LS_CHECK_FAIL,
          "has died");
     test("speaks of a rank that is not there", LIE, LS_ERR_INTERNAL, "", LS_CHECK_FAIL, "");
+    test("misses somebody who is not there", MISS_NOBODY, LS_ERR_INTERNAL, "", LS_CHECK_FAIL, "");
+    test_missing();
     test_late();
     return close_world();
 }
