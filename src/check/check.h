@@ -56,10 +56,13 @@ struct ls_check_context {
     char *const *environ;
     const struct ls_slurm *slurm;          /* place NONE where it could not be read: */
     const char *slurm_problem;             /* why, or NULL */
-    const struct ls_topo_machine *machine; /* NULL: could not be read */
+    const struct ls_topo_machine *machine; /* NULL: could not be read: */
+    const char *machine_problem;           /* why */
+    bool machine_late;                     /* it gave no answer in time */
     const char *job_path;                  /* NULL: only the machine is checked */
     const struct ls_job *job;              /* NULL also where it could not be read: */
     const char *job_problem;               /* why */
+    bool job_late;                         /* its file system gave no answer in time */
     int workers;                           /* ranks that `lockstep run` will start in each task */
     const char *plugin_dir;
     const char *const *program; /* files that must be the same on all nodes; NULL-terminated */
@@ -106,9 +109,9 @@ enum ls_check_need { /* where one is not met, the check is skipped, and says so 
 struct ls_check {
     const char *id, *summary;
     unsigned needs;
-    bool full;       /* only with --full */
     bool every_task; /* local half in every task, otherwise in the first one of each node */
     bool halves;     /* goes on, after ls_check_next, once all nodes have finished the first half */
+    bool late;       /* and, in its second half, sees what the checks between the nodes did */
     double deadline; /* seconds for each half */
     void (*local)(struct ls_check_out *out, const struct ls_check_context *context);
     /* Pure; every rank comes to the same list. After a comparison that finds nothing, it adds the pass. */
@@ -130,6 +133,9 @@ struct ls_check_report {
     const char **host; /* [size], in the list's arena: the node of every rank */
     int *node;         /* [size], likewise: its number */
     double seconds;
+    /* What kept this task until its deadline, between the nodes: "coll.smoke: opening UCX"; NULL: nothing did. */
+    const char *stuck;
+    int first; /* the lowest rank that is not missing: 0, unless its task has not come to the others */
     int meet; /* process id of the child between the nodes; 0: it has ended */
 };
 /* Runs all checks of the table; in a step with PMIx this is collective, and every rank gets the same

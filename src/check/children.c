@@ -31,7 +31,7 @@ struct ls_check_children {
     const struct ls_check_context *context;
     struct child *child;
     int n;
-    struct ls_buf text;
+    struct ls_buf text; /* said, and not yet taken */
 };
 
 /* ---- in the child ---- */
@@ -148,11 +148,6 @@ enum ls_status ls_check_children_open(const struct ls_check_context *context,
     return LS_OK;
 }
 
-int ls_check_children_count(const struct ls_check_children *c)
-{
-    return c->n;
-}
-
 int ls_check_children_fds(const struct ls_check_children *c, struct pollfd *fds)
 {
     int n = 0;
@@ -229,9 +224,8 @@ static void read_child(struct ls_check_children *c, struct child *child)
     }
 }
 
-bool ls_check_children_poll(struct ls_check_children *c, double now)
+void ls_check_children_poll(struct ls_check_children *c, double now)
 {
-    bool done = true;
     for (int i = 0; i < c->n; i++) {
         struct child *child = &c->child[i];
         if (child->busy)
@@ -243,9 +237,7 @@ bool ls_check_children_poll(struct ls_check_children *c, double now)
                     "something that it asked hangs, such as a file system or a name server",
                     "no answer after %.0f s", child->check->deadline);
         }
-        done &= !child->busy;
     }
-    return done;
 }
 
 double ls_check_children_wait(const struct ls_check_children *c, double now)
@@ -257,18 +249,18 @@ double ls_check_children_wait(const struct ls_check_children *c, double now)
     return wait;
 }
 
-const char *ls_check_children_text(const struct ls_check_children *c, size_t *n)
+void ls_check_children_take(struct ls_check_children *c, struct ls_buf *text)
 {
-    *n = c->text.len;
-    return c->text.len ? c->text.data : "";
+    ls_buf_add(text, c->text.data, c->text.len);
+    text->failed |= c->text.failed;
+    c->text.len = 0;
 }
 
-void ls_check_children_next(struct ls_check_children *c, double now)
+void ls_check_children_next(struct ls_check_children *c, bool late, double now)
 {
-    c->text.len = 0;
     for (int i = 0; i < c->n; i++) {
         struct child *child = &c->child[i];
-        if (child->fd < 0 || !child->check->halves)
+        if (child->fd < 0 || !child->check->halves || child->check->late != late)
             continue;
         if (write(child->fd, "g", 1) == 1) {
             child->busy = true;

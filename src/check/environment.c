@@ -1,4 +1,4 @@
-/* What Slurm says about this task. */
+/* What Slurm says about this task, and whether its machine could be read. */
 #include "check/internal.h"
 
 #include <stdio.h>
@@ -31,4 +31,20 @@ void ls_check_slurm(struct ls_check_out *out, const struct ls_check_context *con
     else if (s->nwarnings == 0)
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "job %lld, %d tasks on %d nodes",
                      (long long)s->job_id, s->ntasks > 0 ? s->ntasks : 1, s->nodes.count);
+}
+
+/* All that asks for devices depends on it, and is skipped without. */
+void ls_check_machine(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_machine *m = context->machine;
+    if (m)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "",
+                     "%d CPUs, %d GPUs, %d InfiniBand or RoCE devices", m->ncpu, m->ngpu, m->nnic);
+    else if (context->machine_late)
+        ls_check_say(out, LS_CHECK_TIMEOUT, "", "/sys, /proc and devices that can be opened",
+                     "a device hangs, perhaps a GPU: look at the kernel's log, and reset or reboot",
+                     "%s", context->machine_problem);
+    else
+        ls_check_say(out, LS_CHECK_FAIL, "", "/sys and /proc that can be read",
+                     "mount them, in a container too", "%s", context->machine_problem);
 }

@@ -210,7 +210,9 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "one node", "", "");
         return true;
     }
+    ls_check_frame_doing(fd, "coll.smoke opening UCX and connecting to the other ranks", NULL);
     enum ls_status status = open_world(&f, &err);
+    ls_check_frame_doing(fd, "coll.smoke summing over all ranks", NULL);
     if (status == LS_OK)
         status = all_smoke(&f, &err);
     if (status != LS_OK)
@@ -220,7 +222,7 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
     else if (status != LS_OK && client->rank == 0)
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "coll.smoke did not pass", "", "");
     else if (status == LS_OK && client->n_nodes > 1 && f.leaders) {
-        ls_check_frame_send(fd, LS_CHECK_DOING, "net.pair", 8, NULL);
+        ls_check_frame_doing(fd, "net.pair measuring pairs of nodes", NULL);
         status = pair_rounds(&f, &err);
         if (status != LS_OK)
             failed(&f, "net.pair", status, err.message);
@@ -229,6 +231,7 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
      * spin in it, on the CPUs of those that do. */
     const void *const *all;
     const size_t *sizes;
+    ls_check_frame_doing(fd, "net.pair waiting until all are done", NULL);
     ls_wire_exchange(client, "", 0, &all, &sizes, NULL);
     if (status != LS_OK && f.world)
         ls_comm_abort(f.world, err.message);

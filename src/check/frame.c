@@ -22,6 +22,11 @@ enum ls_status ls_check_frame_send(int fd, enum ls_check_frame kind, const void 
     return ls_file_write_all(fd, data, n, "socket", err);
 }
 
+enum ls_status ls_check_frame_doing(int fd, const char *doing, struct ls_error *err)
+{
+    return ls_check_frame_send(fd, LS_CHECK_DOING, doing, strlen(doing), err);
+}
+
 static enum ls_status read_all(int fd, void *data, size_t size, struct ls_error *err)
 {
     for (size_t done = 0; done < size;) {

@@ -57,15 +57,14 @@ enum ls_status ls_check_children_open(const struct ls_check_context *context,
 /* For poll(2): adds the descriptors to watch; returns their number. */
 struct pollfd;
 int ls_check_children_fds(const struct ls_check_children *c, struct pollfd *fds);
-int ls_check_children_count(const struct ls_check_children *c);
-/* Reads what has come, ends what is late. True once every child has finished the half that runs. */
-bool ls_check_children_poll(struct ls_check_children *c, double now);
-/* Seconds until the next deadline; < 0: none. */
+/* Reads what has come, ends what is late. */
+void ls_check_children_poll(struct ls_check_children *c, double now);
+/* Seconds until the next deadline; < 0: none, every child has finished the half that runs. */
 double ls_check_children_wait(const struct ls_check_children *c, double now);
-/* What was said in this half; "" if nothing. */
-const char *ls_check_children_text(const struct ls_check_children *c, size_t *n);
-/* Starts the next half: clears the text. */
-void ls_check_children_next(struct ls_check_children *c, double now);
+/* Moves what was said since the last time to the end of `text`. */
+void ls_check_children_take(struct ls_check_children *c, struct ls_buf *text);
+/* Starts the second half of those that are late, or of the others. */
+void ls_check_children_next(struct ls_check_children *c, bool late, double now);
 /* Tells those that are left to clean up, and kills what does not. */
 void ls_check_children_close(struct ls_check_children *c);
 
@@ -75,11 +74,15 @@ enum ls_check_frame {
     LS_CHECK_FIRST,  /* to the child: what the first halves said */
     LS_CHECK_SECOND, /* to the child: what the second halves said */
     LS_CHECK_MET,    /* from it: everyone's first halves are done */
-    LS_CHECK_DOING,  /* from it: the id of what it begins */
+    LS_CHECK_DOING, /* from it: the id of what it begins, a blank, in words: "coll.smoke opening UCX" */
+    LS_CHECK_MISSING, /* from it: a rank that has not come in time: "rank host", newline, in words */
+    LS_CHECK_SENT,    /* from it: no node sends anything more in a check */
     LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
     LS_CHECK_DONE, /* from it: the end; its own results are in those of the peers */
     LS_CHECK_NO_PEERS /* from it: PMIx failed; a result in the form of ls_check_pack */
 };
+/* LS_CHECK_DOING. */
+enum ls_status ls_check_frame_doing(int fd, const char *doing, struct ls_error *err);
 /* At most 8 MiB. */
 enum ls_status ls_check_frame_send(int fd, enum ls_check_frame kind, const void *data, size_t n,
                                    struct ls_error *err);
@@ -109,7 +112,8 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
 
 #define LS_CHECK_LOCAL(name) \
     void ls_check_##name(struct ls_check_out *out, const struct ls_check_context *context)
-LS_CHECK_LOCAL(slurm);       /* environment.c */
+LS_CHECK_LOCAL(slurm); /* environment.c */
+LS_CHECK_LOCAL(machine);
 LS_CHECK_LOCAL(settings);    /* settings.c */
 LS_CHECK_LOCAL(gpu_visible); /* devices.c */
 LS_CHECK_LOCAL(gpu_xid);

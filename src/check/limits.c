@@ -17,7 +17,7 @@ static const struct ls_topo_limits *limits(const struct ls_check_context *contex
 {
     if (context->machine)
         return &context->machine->limits;
-    ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the machine could not be read");
+    ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the machine could not be read: see sys.machine");
     return NULL;
 }
 

@@ -251,11 +251,6 @@ static void say_finding(const struct ls_check *check, const struct ls_check_worl
                  100 * f->score);
         advice = "both are fine with other nodes: a link between them";
         break;
-    case LS_CHECK_SLOW_RAIL:
-        snprintf(text, sizeof text, "rail %d: %.0f %% of the bandwidth of the others", f->rail,
-                 100 * f->score);
-        advice = "a switch of that rail";
-        break;
     case LS_CHECK_TOO_NOISY:
     case LS_CHECK_TOO_BUSY:
         say_unclear(check, a, b, f, list);

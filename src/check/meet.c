@@ -67,26 +67,40 @@ static enum ls_status share_first(struct meeting *m, struct ls_error *err)
 /* found: something did not work, and the answers say what. */
 static enum ls_status between_nodes(struct meeting *m, bool *found, struct ls_error *err)
 {
-    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "net.port", 8, err));
+    LS_TRY(ls_check_frame_doing(m->fd, "net.port connecting to other nodes", err));
     ls_check_ring(m->context, m->client, &m->own);
-    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_DOING, "coll.smoke", 10, err));
     *found = !ls_check_fabric(m->context, m->client, m->fd, &m->own);
-    return ls_check_frame_send(m->fd, LS_CHECK_DOING, "env.pmix", 8, err);
+    LS_TRY(ls_check_frame_send(m->fd, LS_CHECK_SENT, "", 0, err));
+    return ls_check_frame_doing(m->fd, "env.pmix collecting what all found", err);
 }
 
-static enum ls_status share_second(struct meeting *m, struct ls_error *err)
+/* This child's own results, and those of the second halves: not added to `own`, which the parent gets alone, if this
+ * fails, beside what it has of those. */
+static enum ls_status exchange_second(struct meeting *m, const void *const **all,
+                                      const size_t **bytes, struct ls_error *err)
 {
     enum ls_check_frame kind;
     char *text = NULL;
     size_t n = 0;
+    struct ls_buf both;
+    LS_TRY(ls_check_frame_read(m->fd, &kind, &text, &n, err));
+    ls_buf_init(&both, (size_t)2 << 20);
+    ls_buf_add(&both, m->own.data, m->own.len);
+    ls_buf_add(&both, text, n);
+    free(text);
+    enum ls_status status =
+        m->own.failed || both.failed
+            ? ls_error_set(err, LS_ERR_NOMEM, "collecting answers")
+            : exchange(m, both.data ? both.data : "", both.len, all, bytes, err);
+    ls_buf_free(&both);
+    return status;
+}
+
+static enum ls_status share_second(struct meeting *m, struct ls_error *err)
+{
     const void *const *all;
     const size_t *bytes;
-    LS_TRY(ls_check_frame_read(m->fd, &kind, &text, &n, err));
-    ls_buf_add(&m->own, text, n);
-    free(text);
-    if (m->own.failed)
-        return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
-    LS_TRY(exchange(m, m->own.data ? m->own.data : "", m->own.len, &all, &bytes, err));
+    LS_TRY(exchange_second(m, &all, &bytes, err));
     enum ls_status status = LS_OK;
     for (int r = 0; r < m->client->size && status == LS_OK; r++) {
         struct ls_buf peer;
@@ -122,9 +136,11 @@ int ls_check_meet(const struct ls_check_context *context, int fd)
     struct meeting m = {.context = context, .fd = fd};
     struct ls_error err = {0};
     ls_buf_init(&m.own, (size_t)1 << 20);
+    ls_check_frame_doing(fd, "env.pmix starting PMIx, and meeting the other tasks", NULL);
     enum ls_status status = ls_wire_client_open(context->host, MEET_DEADLINE, &m.client, &err);
     if (status == LS_OK) {
         compare_pmix(&m);
+        ls_check_frame_doing(fd, "env.pmix waiting for the first answers of all", NULL);
         status = share_first(&m, &err);
     }
     bool found = false;

@@ -80,7 +80,10 @@ void ls_check_interface(struct ls_check_out *out, const struct ls_check_context 
     struct ls_arena arena = {0};
     char net[64];
     const char *name = context->machine ? choose(context, &arena) : NULL;
-    if (!name && context->nodes > 1)
+    if (!context->machine)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "",
+                     "the machine could not be read: see sys.machine");
+    else if (!name && context->nodes > 1)
         ls_check_say(out, LS_CHECK_FAIL, "", "an interface to the other nodes",
                      "give one an address, and bring it up",
                      "no interface that is up and leads out of this node");

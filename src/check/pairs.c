@@ -71,9 +71,9 @@ void ls_check_round(int n, int round, uint64_t seed, int *partner, int *scratch)
 
 /* ---- finding ---- */
 
-/* All measurements of a pair on a rail. */
+/* All measurements of a pair. */
 struct figure {
-    int a, b, rail;
+    int a, b;
     double value;  /* the best */
     double wobble; /* share that the median one is below it */
     double waited; /* for a CPU; median of both ends */
@@ -116,8 +116,7 @@ static void add(struct finder *f, struct ls_check_finding finding)
 {
     for (int i = 0; i < f->count; i++) {
         struct ls_check_finding *old = &f->found[i];
-        if (old->cause == finding.cause && old->a == finding.a && old->b == finding.b &&
-            old->rail == finding.rail)
+        if (old->cause == finding.cause && old->a == finding.a && old->b == finding.b)
             return;
     }
     if (ls_grow(&f->found, &f->cap, f->count + 1, sizeof *f->found))
@@ -131,14 +130,14 @@ static void add(struct finder *f, struct ls_check_finding finding)
 static int by_pair(const void *x, const void *y)
 {
     const struct ls_check_pair *p = x, *q = y;
-    int d = p->a != q->a ? p->a - q->a : p->b != q->b ? p->b - q->b : p->rail - q->rail;
+    int d = p->a != q->a ? p->a - q->a : p->b - q->b;
     return d ? d : (p->value > q->value) - (p->value < q->value);
 }
 
 /* Of the measurements p[0] to p[n - 1] of one pair, the best one last. */
 static struct figure figure_of(struct finder *f, const struct ls_check_pair *p, int n)
 {
-    struct figure result = {.a = p->a, .b = p->b, .rail = p->rail, .value = p[n - 1].value};
+    struct figure result = {.a = p->a, .b = p->b, .value = p[n - 1].value};
     for (int i = 0; i < n; i++)
         f->sorted[i] = p[i].value;
     result.wobble = 1 - median(f->sorted, n) / result.value;
@@ -158,8 +157,7 @@ static void fold(struct finder *f, struct ls_check_pair *all, const struct ls_ch
             all[measured++] = pair[i];
     qsort(all, (size_t)measured, sizeof *all, by_pair);
     for (int i = 0, end; i < measured; i = end) {
-        for (end = i + 1; end < measured && all[end].a == all[i].a && all[end].b == all[i].b &&
-                          all[end].rail == all[i].rail;)
+        for (end = i + 1; end < measured && all[end].a == all[i].a && all[end].b == all[i].b;)
             end++;
         f->pair[f->n++] = figure_of(f, all + i, end - i);
     }
@@ -202,46 +200,15 @@ static bool slow(const struct finder *f, const struct figure *p)
     return p->value < fmin(f->limit, f->reference * (1 - WOBBLE * p->wobble));
 }
 
-static double rail_median(struct finder *f, int rail, bool others)
-{
-    int n = 0;
-    for (int i = 0; i < f->n; i++)
-        if ((f->pair[i].rail == rail) != others)
-            f->sorted[n++] = f->pair[i].value;
-    return median(f->sorted, n);
-}
-
-/* A rail whose typical pair is slow while that of the others is not. */
-static bool bad_rail(struct finder *f, int rail)
-{
-    return rail_median(f, rail, false) < f->limit && rail_median(f, rail, true) >= f->limit;
-}
-
-/* Slow on all rails, or only on some? */
-static bool never_fast(const struct finder *f, int a, int b, double *best)
-{
-    bool all = true;
-    *best = 0;
-    for (int i = 0; i < f->n; i++)
-        if (f->pair[i].a == a && f->pair[i].b == b) {
-            all &= slow(f, &f->pair[i]);
-            *best = fmax(*best, f->pair[i].value);
-        }
-    return all;
-}
-
 static double node_score(struct finder *f, int node, int *partners)
 {
-    int n = 0, last = -1;
+    int n = 0;
     *partners = 0;
     for (int i = 0; i < f->n; i++) {
         const struct figure *p = &f->pair[i];
         if (p->a != node && p->b != node)
             continue;
-        int other = p->a == node ? p->b : p->a;
-        if (other != last)
-            ++*partners; /* 0, 1, or "several" is all that counts */
-        last = other;
+        ++*partners;
         f->sorted[n++] = p->value;
     }
     return median(f->sorted, n) / f->reference;
@@ -249,9 +216,6 @@ static double node_score(struct finder *f, int node, int *partners)
 
 static void judge_pair(struct finder *f, const struct figure *p)
 {
-    double best;
-    if (!never_fast(f, p->a, p->b, &best))
-        return;
     int a = root(f, p->a), b = root(f, p->b), partners;
     bool told = false;
     for (int end = 0; end < 2 && a != b; end++) {
@@ -261,30 +225,26 @@ static void judge_pair(struct finder *f, const struct figure *p)
         double score = node_score(f, node, &partners);
         if (partners < 2)
             continue; /* one pair only: node or link, who knows */
-        add(f, (struct ls_check_finding){LS_CHECK_SLOW_NODE, node, -1, -1, score, 0});
+        add(f, (struct ls_check_finding){LS_CHECK_SLOW_NODE, node, -1, score, 0});
         told = true;
     }
     if (told)
         return;
-    double score = best / f->reference;
+    double score = p->value / f->reference;
     if (a == b || f->members[a] == 1 || f->members[b] == 1)
-        add(f, (struct ls_check_finding){LS_CHECK_SLOW_LINK, p->a, p->b, -1, score, 0});
+        add(f, (struct ls_check_finding){LS_CHECK_SLOW_LINK, p->a, p->b, score, 0});
     else
-        add(f, (struct ls_check_finding){LS_CHECK_SLOW_GROUP, a < b ? a : b, a < b ? b : a, -1,
-                                         score, 0});
+        add(f,
+            (struct ls_check_finding){LS_CHECK_SLOW_GROUP, a < b ? a : b, a < b ? b : a, score, 0});
 }
 
-static void judge_all(struct finder *f, int rails)
+static void judge_all(struct finder *f)
 {
     for (int i = 0; i < f->n; i++)
         if (f->pair[i].value >= SLOW * f->reference)
             f->parent[root(f, f->pair[i].a)] = root(f, f->pair[i].b);
     for (int i = 0; i < f->nodes; i++)
         f->members[root(f, i)]++;
-    for (int r = 0; r < rails && rails > 1; r++)
-        if (bad_rail(f, r))
-            add(f, (struct ls_check_finding){LS_CHECK_SLOW_RAIL, -1, -1, r,
-                                             rail_median(f, r, false) / f->reference, 0});
     for (int i = 0; i < f->n; i++)
         if (slow(f, &f->pair[i]))
             judge_pair(f, &f->pair[i]);
@@ -292,28 +252,26 @@ static void judge_all(struct finder *f, int rails)
 
 static void find(struct finder *f)
 {
-    int rails = 0;
     bool several = false;
     const struct figure *slowest = f->pair;
     for (int i = 0; i < f->n; i++) {
         const struct figure *p = &f->pair[i];
-        rails = p->rail >= rails ? p->rail + 1 : rails;
         several |= p->a != f->pair[0].a || p->b != f->pair[0].b;
         slowest = p->value < slowest->value ? p : slowest;
         f->sorted[i] = p->waited;
     }
     double busy = f->n ? median(f->sorted, f->n) : 0;
     set_limit(f);
-    if (!several && rails < 2) {
-        add(f, (struct ls_check_finding){LS_CHECK_NO_BASIS, -1, -1, -1, 1, 0});
+    if (!several) {
+        add(f, (struct ls_check_finding){LS_CHECK_NO_BASIS, -1, -1, 1, 0});
         return;
     }
     if (slowest->value >= SLOW * f->reference)
         return;
-    struct ls_check_finding unclear = {
-        LS_CHECK_TOO_BUSY, slowest->a, slowest->b, -1, slowest->value / f->reference, busy};
+    struct ls_check_finding unclear = {LS_CHECK_TOO_BUSY, slowest->a, slowest->b,
+                                       slowest->value / f->reference, busy};
     if (busy < BUSY)
-        judge_all(f, rails);
+        judge_all(f);
     if (f->count > 0)
         return;
     if (busy < BUSY) {

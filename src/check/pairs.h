@@ -16,23 +16,21 @@ void ls_check_round(int n, int round, uint64_t seed, int *partner, int *scratch)
  * differ is the noise, and the best of them is what the pair can do. */
 struct ls_check_pair {
     int a, b;     /* nodes, a < b */
-    int rail;     /* NIC that carried it; 0 where there is one */
     double value; /* bandwidth, any unit; NAN: not measured */
     double
         waited; /* share of the time that the one who measured waited for a CPU; 0 if not known */
 };
 enum ls_check_cause {
-    LS_CHECK_SLOW_NODE, /* a: slow with everyone */
-    LS_CHECK_SLOW_LINK, /* a, b: slow with each other, fine elsewhere */
-    LS_CHECK_SLOW_RAIL, /* rail: slow everywhere, the others are not */
-    LS_CHECK_SLOW_GROUP, /* a fast inside, b fast inside (a node of each), slow between: a switch or rail */
-    LS_CHECK_NO_BASIS, /* too few pairs to tell anything: fewer than three nodes */
+    LS_CHECK_SLOW_NODE,  /* a: slow with everyone */
+    LS_CHECK_SLOW_LINK,  /* a, b: slow with each other, fine elsewhere */
+    LS_CHECK_SLOW_GROUP, /* a fast inside, b fast inside (a node of each), slow between: a switch */
+    LS_CHECK_NO_BASIS,   /* too few pairs to tell anything: fewer than three nodes */
     LS_CHECK_TOO_NOISY, /* a, b is the slowest pair, but measurements differ by as much on their own */
     LS_CHECK_TOO_BUSY /* likewise, but the nodes waited for their CPUs: more tasks than CPUs, say */
 };
 struct ls_check_finding {
     enum ls_check_cause cause;
-    int a, b, rail;
+    int a, b;
     double score; /* its median / the reference: 0.5 is half as fast */
     double
         noise; /* TOO_NOISY: by how much measurements differ, as a share; TOO_BUSY: share waited */

@@ -21,6 +21,10 @@ void ls_check_job(struct ls_check_out *out, const struct ls_check_context *conte
     if (context->job)
         ls_check_fact(out, "%s, resolved to %016llx", context->job_path,
                       (unsigned long long)ls_job_hash(context->job));
+    else if (context->job_late)
+        ls_check_say(out, LS_CHECK_TIMEOUT, "", "a job description that can be read",
+                     "its file system hangs on this node", "%s: %s", context->job_path,
+                     context->job_problem);
     else
         ls_check_say(out, LS_CHECK_FAIL, "", "a job description that can be read",
                      "copy it to every node, or to a file system that all nodes share", "%s",

@@ -19,14 +19,20 @@ struct run {
     const struct ls_check_context *context;
     struct ls_check_report *report;
     struct ls_check_children *children;
-    int half; /* 1, 2: runs; 3: sent */
+    enum { FIRST, SHARED, SECOND, TOLD } half; /* SHARED, TOLD: has ended, the others hear of it */
+    bool late; /* the second halves that come last were started, too */
     bool finished;
     int meet;                  /* socket of the child between the nodes; -1: none */
-    const struct ls_check *at; /* what that child does */
-    const char **fact;         /* [checks][size] */
-    const char **own;          /* [checks], of one rank */
-    char *first;               /* what the first halves here said */
-    size_t nfirst;
+    const struct ls_check *at; /* what that child does, */
+    char doing[96];            /* in words */
+    struct missing {
+        int rank;
+        const char *host, *measured; /* in the list's arena */
+    } * missing;
+    int nmissing, cap;
+    const char **fact;  /* [checks][size] */
+    const char **own;   /* [checks], of one rank */
+    struct ls_buf said; /* by the children here, in halves that have ended */
 };
 
 static enum ls_status fork_meet(struct run *r, struct ls_error *err)
@@ -112,54 +118,112 @@ static enum ls_status collect_peer(struct run *r, char *data, size_t n, struct l
     return collect(r, rank, node, data + at, line + 1, n - (size_t)(line + 1 - data), err);
 }
 
-/* Only what was said here is known. */
+/* Only what was said here is known, unless that came back already with what the others said. */
 static enum ls_status collect_own(struct run *r, struct ls_error *err)
 {
-    struct ls_buf all;
-    size_t n;
     int rank = r->context->rank;
     if (!r->fact)
         LS_TRY(set_size(r, r->context->size > rank ? r->context->size : rank + 1, r->context->nodes,
                         err));
-    ls_buf_init(&all, (size_t)1 << 24);
-    ls_buf_add(&all, r->first ? r->first : "", r->nfirst);
-    const char *text = ls_check_children_text(r->children, &n);
-    ls_buf_add(&all, text, n);
-    enum ls_status status =
-        all.failed ? ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of rank %d", rank)
-                   : collect(r, rank, 0, r->context->host, all.data ? all.data : "", all.len, err);
-    ls_buf_free(&all);
-    return status;
+    if (rank < r->report->size && *r->report->host[rank])
+        return LS_OK;
+    ls_check_children_take(r->children, &r->said);
+    if (r->said.failed || rank >= r->report->size)
+        return ls_error_set(err, r->said.failed ? LS_ERR_NOMEM : LS_ERR_INTERNAL,
+                            "collecting the answers of rank %d of %d", rank, r->report->size);
+    return collect(r, rank, 0, r->context->host, r->said.data ? r->said.data : "", r->said.len,
+                   err);
 }
 
 /* ---- the loop ---- */
 
-/* A half has ended here: its text goes to the others, or alone, on to the next half. */
-static enum ls_status end_half(struct run *r, double now, struct ls_error *err)
+/* What was said in the half that has ended here goes to the others. */
+static enum ls_status pass_on(struct run *r, enum ls_check_frame kind, struct ls_error *err)
 {
-    size_t n;
-    const char *text = ls_check_children_text(r->children, &n);
-    if (r->half == 1) {
-        free(r->first);
-        r->nfirst = n;
-        if (!(r->first = malloc(n + 1)))
-            return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
-        memcpy(r->first, text, n);
-    }
-    if (r->meet >= 0) {
-        enum ls_check_frame kind = r->half == 1 ? LS_CHECK_FIRST : LS_CHECK_SECOND;
-        ls_check_frame_send(r->meet, kind, text, n, NULL); /* if it died, reading will tell */
-        r->half += r->half == 2;
+    size_t before = r->said.len;
+    ls_check_children_take(r->children, &r->said);
+    if (r->said.failed)
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
+    const char *text = r->said.len > before ? r->said.data + before : "";
+    if (r->meet >= 0) /* if it died, reading will tell */
+        ls_check_frame_send(r->meet, kind, text, r->said.len - before, NULL);
+    return LS_OK;
+}
+
+static void start_second(struct run *r, double now)
+{
+    ls_check_children_next(r->children, false, now);
+    r->half = SECOND;
+}
+
+static void start_late(struct run *r, double now)
+{
+    ls_check_children_next(r->children, true, now);
+    r->late = true;
+}
+
+/* Where no child runs: the half has ended. Alone, nobody is to be waited for. */
+static enum ls_status advance(struct run *r, double now, struct ls_error *err)
+{
+    bool alone = r->meet < 0;
+    if (r->finished || ls_check_children_wait(r->children, now) >= 0)
         return LS_OK;
+    if (r->half == FIRST) {
+        LS_TRY(pass_on(r, LS_CHECK_FIRST, err));
+        r->half = SHARED;
+        if (alone) {
+            start_second(r, now);
+            start_late(r, now);
+        }
     }
-    if (r->half == 2) {
-        r->half = 3;
-        r->finished = true;
-        return collect_own(r, err);
+    if (r->half != SECOND || !r->late || ls_check_children_wait(r->children, now) >= 0)
+        return LS_OK;
+    LS_TRY(pass_on(r, LS_CHECK_SECOND, err));
+    r->half = TOLD;
+    r->finished = alone;
+    return alone ? collect_own(r, err) : LS_OK;
+}
+
+/* ---- those that have not come ---- */
+
+static enum ls_status note_missing(struct run *r, char *data, struct ls_error *err)
+{
+    struct ls_arena *arena = &r->report->list.arena;
+    int rank, at = 0;
+    char *line = strchr(data, '\n');
+    if (line)
+        *line = '\0';
+    if (!line || sscanf(data, "%d %n", &rank, &at) < 1 || !at || rank < 0 ||
+        rank >= r->context->size)
+        return ls_error_set(err, LS_ERR_INTERNAL, "a missing peer without a name");
+    const char *host = ls_arena_strdup(arena, data + at);
+    const char *measured = ls_arena_strdup(arena, line + 1);
+    if (!host || !measured || !ls_grow(&r->missing, &r->cap, r->nmissing + 1, sizeof *r->missing))
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting who is missing");
+    r->missing[r->nmissing++] = (struct missing){rank, host, measured};
+    return LS_OK;
+}
+
+/* Their nodes get numbers behind that of this one, which is 0. */
+static void add_missing(struct run *r)
+{
+    struct ls_check_report *rep = r->report;
+    int nodes = 1;
+    for (int i = 0; i < r->nmissing; i++) {
+        const struct missing *m = &r->missing[i];
+        int same = 0;
+        while (same < i && strcmp(r->missing[same].host, m->host) != 0)
+            same++;
+        rep->host[m->rank] = m->host;
+        rep->node[m->rank] = same < i ? rep->node[r->missing[same].rank]
+                             : strcmp(m->host, r->context->host) != 0 ? nodes++
+                                                                      : 0;
+        rep->first += m->rank == rep->first;
+        ls_check_add(&rep->list, ls_check_find("env.pmix"), LS_CHECK_TIMEOUT, m->rank, "",
+                     m->measured, "all tasks meet",
+                     "see what srun says of it, and what its own task says when it gives up");
     }
-    ls_check_children_next(r->children, now);
-    r->half = 2;
-    return ls_check_children_wait(r->children, now) < 0 ? end_half(r, now, err) : LS_OK;
+    rep->nodes = nodes > rep->nodes ? nodes : rep->nodes;
 }
 
 static enum ls_status lost(struct run *r, enum ls_check_status status, const char *measured,
@@ -167,6 +231,9 @@ static enum ls_status lost(struct run *r, enum ls_check_status status, const cha
 {
     LS_TRY(collect_own(r, err));
     const struct ls_check *check = r->at ? r->at : ls_check_find("env.pmix");
+    if (status == LS_CHECK_TIMEOUT)
+        r->report->stuck = ls_arena_printf(&r->report->list.arena, "%s: %s", check->id, r->doing);
+    add_missing(r);
     /* Of the whole job: who waits is not who is at fault. */
     ls_check_add(&r->report->list, check, status, -1, "", measured, "an answer from all nodes",
                  "look at the first node that is missing in the output of srun");
@@ -174,7 +241,16 @@ static enum ls_status lost(struct run *r, enum ls_check_status status, const cha
     return LS_OK;
 }
 
-static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_error *err)
+static void begin_doing(struct run *r, const char *data)
+{
+    char id[32] = "";
+    int at = 0;
+    sscanf(data, "%31s %n", id, &at);
+    r->at = ls_check_find(id);
+    snprintf(r->doing, sizeof r->doing, "%s", data + at);
+}
+
+static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
 {
     enum ls_check_frame kind;
     char *data = NULL;
@@ -193,18 +269,24 @@ static enum ls_status read_meet(struct run *r, double now, bool *met, struct ls_
     LS_TRY(status);
     switch (kind) {
     case LS_CHECK_MET:
-        *met = true;
-        ls_check_children_next(r->children, now);
-        r->half = 2;
+        start_second(r, now);
+        break;
+    case LS_CHECK_SENT:
+        start_late(r, now);
         break;
     case LS_CHECK_DOING:
-        r->at = ls_check_find(data);
+        begin_doing(r, data);
+        break;
+    case LS_CHECK_MISSING:
+        status = note_missing(r, data, err);
         break;
     case LS_CHECK_PEER:
         status = collect_peer(r, data, n, err);
         break;
     case LS_CHECK_NO_PEERS:
         status = collect_own(r, err);
+        if (status == LS_OK)
+            add_missing(r);
         if (status == LS_OK)
             status = ls_check_unpack(data, n, -1, &r->report->list, NULL, err);
         r->finished = true;
@@ -227,16 +309,12 @@ static enum ls_status step(struct run *r, struct pollfd *fds, double until, stru
         wait = until - now;
     if (poll(fds, (nfds_t)n, wait > 0 ? (int)((wait + moment) * 1000) : 0) < 0 && errno != EINTR)
         return ls_error_errno(err, errno, "waiting for the checks");
-    bool heard = r->meet >= 0 && fds[n - 1].revents, met = false;
+    bool heard = r->meet >= 0 && fds[n - 1].revents;
     now = ls_time_monotonic();
-    bool busy = r->half < 3 && ls_check_children_wait(r->children, now) >= 0;
-    bool done = ls_check_children_poll(r->children, now);
+    ls_check_children_poll(r->children, now);
     if (heard)
-        LS_TRY(read_meet(r, now, &met, err));
-    if (busy && done && !met && !r->finished)
-        LS_TRY(end_half(r, now, err));
-    if (met && ls_check_children_poll(r->children, now)) /* nobody has a second half */
-        LS_TRY(end_half(r, now, err));
+        LS_TRY(read_meet(r, now, err));
+    LS_TRY(advance(r, now, err));
     if (!r->finished && now >= until)
         return lost(r, LS_CHECK_TIMEOUT, "no end before the deadline of the whole check", err);
     return LS_OK;
@@ -288,17 +366,18 @@ static enum ls_status compare(struct run *r, struct ls_error *err)
 enum ls_status ls_check_run(const struct ls_check_context *context, double deadline,
                             struct ls_check_report *report, struct ls_error *err)
 {
-    struct run r = {.context = context, .report = report, .half = 1};
+    struct run r = {.context = context, .report = report};
     double begin = ls_time_monotonic();
     *report = (struct ls_check_report){.size = 0};
+    ls_buf_init(&r.said, (size_t)1 << 24);
     enum ls_status status = fork_meet(&r, err);
     struct pollfd *fds = calloc((size_t)ls_nchecks + 1, sizeof *fds);
     if (status == LS_OK && !fds)
         status = ls_error_set(err, LS_ERR_NOMEM, "starting the checks");
     if (status == LS_OK)
         status = ls_check_children_open(context, &r.children, err);
-    if (status == LS_OK && ls_check_children_count(r.children) == 0)
-        status = end_half(&r, begin, err);
+    if (status == LS_OK)
+        status = advance(&r, begin, err); /* where no check applies */
     while (status == LS_OK && !r.finished)
         status = step(&r, fds, begin + deadline, err);
     if (status == LS_OK)
@@ -307,7 +386,8 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
     if (r.meet >= 0)
         close(r.meet);
     free(fds);
-    free(r.first);
+    free(r.missing);
+    ls_buf_free(&r.said);
     report->seconds = ls_time_monotonic() - begin;
     return status;
 }

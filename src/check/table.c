@@ -94,6 +94,7 @@ const struct ls_check ls_checks[] = {
      .summary = "no link error while the check runs",
      .needs = RDMA,
      .halves = true,
+     .late = true,
      .deadline = 4,
      .local = ls_check_ib_counters},
     {.id = "net.if",
@@ -111,6 +112,11 @@ const struct ls_check ls_checks[] = {
      .needs = NODES,
      .compare = ls_check_links},
     {.id = "sys.clock", .summary = "clocks agree", .needs = NODES, .compare = ls_check_clocks},
+    {.id = "sys.machine",
+     .summary = "the machine can be read, devices included",
+     .every_task = true,
+     .deadline = 2,
+     .local = ls_check_machine},
     {.id = "sys.memlock",
      .summary = "memory can be locked",
      .every_task = true,
@@ -223,8 +229,6 @@ const struct ls_check *ls_check_find(const char *id)
 const char *ls_check_unmet(const struct ls_check *check, const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
-    if (check->full && !context->full)
-        return "only with --full";
     if (check->needs & JOB && !context->job_path)
         return "no job description was given";
     if (check->needs & JOB && !context->job && check->local != ls_check_job)
@@ -232,7 +236,7 @@ const char *ls_check_unmet(const struct ls_check *check, const struct ls_check_c
     if (check->needs & SLURM && context->slurm->place == LS_SLURM_NONE && !context->slurm_problem)
         return "not in a Slurm job";
     if (check->needs & (GPU | RDMA) && !m)
-        return "the machine could not be read from /sys and /proc";
+        return "the machine could not be read: see sys.machine";
     if (check->needs & GPU && m->ngpu == 0 && context->slurm->gpus_on_node == 0)
         return "no GPU here, and none was asked for";
     if (check->needs & RDMA && m->nnic == 0)

@@ -70,8 +70,10 @@ const char *ls_check_exclude(const struct ls_check_report *report, struct ls_are
     int n = 0;
     for (int i = 0; bad && i < list->n; i++) {
         const struct ls_check_result *r = &list->result[i];
-        if (!r->check->local && !r->check->compare)
-            continue; /* between the nodes: who says so is not who is at fault */
+        /* Between the nodes, who says so is not who is at fault; but who has not come does not say so. */
+        if (!r->check->local && !r->check->compare &&
+            (strcmp(r->check->id, "env.pmix") != 0 || r->status != LS_CHECK_TIMEOUT))
+            continue;
         if (r->status >= LS_CHECK_TIMEOUT && r->rank >= 0 && report->node[r->rank] < report->nodes)
             bad[report->node[r->rank]] = true;
     }

@@ -1,5 +1,6 @@
 /* `lockstep check`: in an allocation, starts a step on all its nodes; in a step, or alone, becomes the
  * program that checks. (That one links UCX; this one does not.) */
+#include "cli/apart.h"
 #include "cli/check_options.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -21,11 +22,40 @@ static int become_checker(char **argv)
     return LS_EXIT_ENV;
 }
 
+static int read_job(void *arg)
+{
+    const struct ls_check_options *options = arg;
+    struct ls_job *job = NULL;
+    int code = ls_cli_read_job(options->path, options->sets, options->nsets, &job);
+    ls_job_free(job);
+    return code;
+}
+
+/* Are there mistakes in the job? In a child: a dead file server must not keep this one. */
+static int try_job(struct ls_check_options *options)
+{
+    struct ls_cli_apart child;
+    char text[4096];
+    ls_cli_apart_start(&child, read_job, options);
+    int code = ls_cli_apart_end(&child, ls_time_monotonic() + LS_CLI_READ_DEADLINE);
+    if (code == LS_CLI_APART_LATE) {
+        ls_cli_error("check: %s: no answer after %.0f s; its file system hangs on this machine",
+                     options->path, LS_CLI_READ_DEADLINE);
+        code = LS_EXIT_TIMEOUT;
+    } else if (code == LS_CLI_APART_DIED) {
+        ls_cli_error("check: the process that reads %s has died", options->path);
+        code = LS_EXIT_FAILED;
+    } else
+        for (ssize_t n; (n = read(child.out, text, sizeof text)) > 0;)
+            fwrite(text, 1, (size_t)n, stderr);
+    close(child.out);
+    return code;
+}
+
 int ls_cli_check(int argc, char **argv)
 {
     struct ls_check_options options;
     struct ls_slurm slurm = {0};
-    struct ls_job *job = NULL;
     struct ls_error err = {0};
     int code = ls_check_options_parse(argc, argv, &options);
     /* Variables that contradict each other are for the checks to tell; they are no step to start. */
@@ -33,8 +63,7 @@ int ls_cli_check(int argc, char **argv)
         slurm.place = LS_SLURM_STEP;
     /* A mistake in the job is told once, before a step is started; in a step, nodes may differ. */
     if (code < 0 && options.path && slurm.place != LS_SLURM_STEP) {
-        code = ls_cli_read_job(options.path, options.sets, options.nsets, &job);
-        ls_job_free(job);
+        code = try_job(&options);
         code = code == LS_EXIT_OK ? -1 : code;
     }
     if (code < 0)

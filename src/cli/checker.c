@@ -1,6 +1,7 @@
 /* The program behind `lockstep check`: one for each task of a step, or one alone. */
 #include "cli/checker.h"
 #include "check/check.h"
+#include "cli/apart.h"
 #include "cli/check_options.h"
 #include "cli/check_print.h"
 #include "cli/cli.h"
@@ -9,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* What the design promises for the whole; Slurm's own start and end come on top. */
@@ -28,29 +30,103 @@ struct checker {
     struct ls_check_options options;
     struct ls_check_context context;
     struct ls_slurm slurm;
-    struct ls_topo_machine *machine;
+    struct ls_topo_machine *machine; /* shared with the child that reads it */
     struct ls_job *job;
-    struct ls_error problem, job_problem;
+    struct ls_error problem, machine_problem, job_problem;
     struct ls_arena arena;
     char host[256];
 };
 
-static void read_job(struct checker *c)
+/* ---- what may hang: done by children ---- */
+
+static int read_machine(void *arg)
 {
+    struct checker *c = arg;
+    struct ls_error err = {0};
+    enum ls_status status = ls_topo_read("", c->machine, &err);
+    fputs(err.message, stdout);
+    return status != LS_OK;
+}
+
+/* Prints the resolved job, or the first problem, which says more than the summary. */
+static int read_job(void *arg)
+{
+    struct checker *c = arg;
+    struct ls_error err = {0};
     struct ls_buf problems;
     ls_buf_init(&problems, (size_t)1 << 20);
-    if (ls_job_read(c->options.path, c->options.sets, c->options.nsets, &c->job, &problems,
-                    &c->job_problem) != LS_OK) {
-        char *line = problems.data;
-        if (line && *line) { /* the first problem says more than the summary */
-            line[strcspn(line, "\n")] = '\0';
-            snprintf(c->job_problem.message, sizeof c->job_problem.message, "%s", line);
-        }
-        c->context.job_problem = c->job_problem.message;
+    enum ls_status status =
+        ls_job_read(c->options.path, c->options.sets, c->options.nsets, &c->job, &problems, &err);
+    if (status == LS_OK)
+        status = ls_job_print(c->job, stdout, &err);
+    if (status != LS_OK) {
+        const char *why = problems.len ? problems.data : err.message;
+        fwrite(why, 1, strcspn(why, "\n"), stdout);
     }
-    c->context.job_path = c->options.path;
-    c->context.job = c->job;
-    ls_buf_free(&problems);
+    return status != LS_OK;
+}
+
+/* Says in `why` what became of the child that gave no result. */
+static void explain(const struct ls_cli_apart *child, int code, struct ls_error *why, bool *late)
+{
+    ssize_t n = code > 0 ? read(child->out, why->message, sizeof why->message - 1) : 0;
+    why->message[n > 0 ? n : 0] = '\0';
+    *late = code == LS_CLI_APART_LATE;
+    if (*late)
+        snprintf(why->message, sizeof why->message, "no answer after %.0f s", LS_CLI_READ_DEADLINE);
+    else if (n <= 0)
+        snprintf(why->message, sizeof why->message, "the process that reads it has died");
+}
+
+static void take_machine(struct checker *c, struct ls_cli_apart *child, double until)
+{
+    int code = ls_cli_apart_end(child, until);
+    if (code == 0)
+        c->context.machine = c->machine;
+    else {
+        explain(child, code, &c->machine_problem, &c->context.machine_late);
+        c->context.machine_problem = c->machine_problem.message;
+    }
+    close(child->out);
+}
+
+/* What the child has printed is read again, from memory. */
+static void take_job(struct checker *c, struct ls_cli_apart *child, double until)
+{
+    struct ls_check_context *x = &c->context;
+    int code = ls_cli_apart_end(child, until);
+    if (code == 0) {
+        char path[64];
+        struct ls_buf problems;
+        ls_buf_init(&problems, (size_t)1 << 20);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", child->out);
+        ls_job_read(path, NULL, 0, &c->job, &problems, &c->job_problem);
+        ls_buf_free(&problems);
+    } else
+        explain(child, code, &c->job_problem, &x->job_late);
+    x->job_path = c->options.path;
+    x->job = c->job;
+    x->job_problem = c->job ? NULL : c->job_problem.message;
+    close(child->out);
+}
+
+/* Both at the same time. False: no memory. */
+static bool read_all(struct checker *c)
+{
+    struct ls_cli_apart machine, job;
+    double until = ls_time_monotonic() + LS_CLI_READ_DEADLINE;
+    void *shared =
+        mmap(NULL, sizeof *c->machine, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return false;
+    c->machine = shared;
+    ls_cli_apart_start(&machine, read_machine, c);
+    if (c->options.path)
+        ls_cli_apart_start(&job, read_job, c);
+    take_machine(c, &machine, until);
+    if (c->options.path)
+        take_job(c, &job, until);
+    return true;
 }
 
 /* Who and where this task is: from Slurm, or from another launcher that speaks PMIx. */
@@ -109,11 +185,8 @@ static bool prepare(struct checker *c)
     x->slurm = &c->slurm;
     if (ls_cli_ask_slurm(&c->slurm, &c->problem) != LS_OK)
         x->slurm_problem = c->problem.message;
-    c->machine = calloc(1, sizeof *c->machine);
-    if (c->machine && ls_topo_read("", c->machine, NULL) == LS_OK)
-        x->machine = c->machine;
-    if (c->options.path)
-        read_job(c);
+    if (!read_all(c))
+        return false;
     x->out_dir = c->job ? c->job->checkpoint.dir : ".";
     set_place(c);
     return set_program(c);
@@ -155,6 +228,12 @@ static int show(const struct checker *c, const struct ls_check_report *report)
         code = LS_EXIT_FAILED;
     if (!first)
         fclose(out);
+    /* In a node's place that has not come, and so may print nothing. */
+    if (!first && report->first == c->context.rank)
+        ls_check_print_text(report, true, stderr);
+    if (report->stuck)
+        ls_cli_error("check: rank %d on %s was still at %s", c->context.rank, c->host,
+                     report->stuck);
     return code;
 }
 
@@ -188,7 +267,8 @@ int ls_cli_checker(int argc, char **argv)
     ls_job_free(c->job);
     ls_arena_free(&c->arena);
     ls_check_options_free(&c->options);
-    free(c->machine);
+    if (c->machine)
+        munmap(c->machine, sizeof *c->machine);
     free(c);
     return code;
 }

@@ -2,6 +2,8 @@ noinst_LTLIBRARIES += libls_cli.la
 libls_cli_la_SOURCES = \
 	src/cli/cli.h \
 	src/cli/templates.h \
+	src/cli/apart.c \
+	src/cli/apart.h \
 	src/cli/check.c \
 	src/cli/check_options.c \
 	src/cli/check_options.h \

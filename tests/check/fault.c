@@ -7,6 +7,7 @@
  *   crash:PREFIX     open kills the process
  *   clock:SECONDS    the wall clock is so many seconds ahead
  *   stuck:ucp        UCX never makes a worker
+ *   pace:MB/S        after each large piece that is sent over TCP, the process sleeps as if the network had that speed
  *   deaf:0           connections that come in are never accepted, and are closed */
 #undef _FORTIFY_SOURCE /* its open is not ours to replace */
 #include <dlfcn.h>
@@ -127,6 +128,37 @@ int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict size,
         return -1;
     }
     return got;
+}
+
+/* Whoever sleeps after what it sent is slow, whatever else the machine does; and the CPU is free meanwhile. */
+static ssize_t pace(int fd, ssize_t n)
+{
+    static double seconds = -1; /* for a byte */
+    char argument[256];
+    enum { LARGE = 4096 };
+    int keep = errno, domain = 0;
+    socklen_t size = sizeof domain;
+    if (seconds < 0)
+        seconds = find("pace", NULL, argument) ? 1e-6 / strtod(argument, NULL) : 0;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+    if (n >= LARGE && seconds > 0 && domain != AF_UNIX)
+        usleep((useconds_t)(1e6 * seconds * (double)n));
+    errno = keep;
+    return n;
+}
+
+ssize_t send(int fd, const void *data, size_t n, int flags)
+{
+    ssize_t (*call)(int, const void *, size_t, int) =
+        (ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+    return pace(fd, call(fd, data, n, flags));
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t (*call)(int, const struct msghdr *, int) =
+        (ssize_t(*)(int, const struct msghdr *, int))dlsym(RTLD_NEXT, "sendmsg");
+    return pace(fd, call(fd, message, flags));
 }
 
 int ucp_worker_create(void *context, const void *parameters, void **worker);

@@ -94,6 +94,27 @@ def test_faults(scratch):
     tap.same(os.listdir(own), [], "nothing is left behind")
 
 
+def test_hanging_reads(scratch):
+    """What is read before any check runs: the machine, and the job."""
+    result = check("--json", cwd=scratch.path, fault="*:hang:/sys/class/net/lo/operstate")
+    tap.same([result.returncode, status(result, "sys.machine"), status(result, "gpu.visible"),
+              status(result, "sys.shm"), status(result, "fs.out")],
+             [5, ["timeout"], ["skip"], ["skip"], ["pass"]],
+             "a device that hangs: 5, and the checks that need no machine go on")
+    result = check("--json", cwd=scratch.path, fault="*:crash:/sys/class/net/lo/operstate")
+    tap.ok(result.returncode == 1 and "died" in by_id(result)["sys.machine"][0]["measured"],
+           "reading the machine crashes: 1", result.stdout[-600:], result.stderr)
+    job = scratch("hangs.cfg")
+    with open(job, "w") as f:
+        f.write(tap.job_text(scratch.path))
+    result = check(job, fault=f"*:hang:{job}")
+    tap.ok(result.returncode == 5 and f"{job}: no answer" in result.stderr,
+           "a job file that hangs: 5, and the file", result.stdout, result.stderr)
+    result = check(job, fault=f"*:crash:{job}")
+    tap.ok(result.returncode == 1 and "has died" in result.stderr, "reading the job crashes: 1",
+           result.stdout, result.stderr)
+
+
 def test_job(scratch):
     job = scratch("tiny.cfg")
     with open(job, "w") as f:
@@ -152,6 +173,7 @@ def main():
         test_machine(scratch)
         test_warnings(scratch)
         test_faults(scratch)
+        test_hanging_reads(scratch)
         test_job(scratch)
         test_usage(scratch)
         test_run(scratch)
