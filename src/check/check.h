@@ -110,6 +110,7 @@ struct ls_check {
     bool every_task; /* local half in every task, otherwise in the first one of each node */
     bool halves;     /* goes on, after ls_check_next, once all nodes have finished the first half */
     double deadline; /* seconds for each half */
+    const char *remedy; /* what to do where nodes differ; NULL: the comparison knows */
     void (*local)(struct ls_check_out *out, const struct ls_check_context *context);
     /* Pure; every rank comes to the same list. After a comparison that finds nothing, it adds the pass. */
     void (*compare)(const struct ls_check *check, const struct ls_check_world *world,

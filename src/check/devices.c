@@ -195,12 +195,49 @@ static bool port_is_good(struct ls_check_out *out, const struct ls_topo_nic *nic
     return true;
 }
 
+/* Of a RoCE NIC's network interface, which its own follows; of InfiniBand only verbs would tell. 0: not known. */
+static int mtu_of(const struct ls_topo_machine *m, const struct ls_topo_nic *nic)
+{
+    for (int i = 0; i < m->niface; i++)
+        if (*nic->netdev && !strcmp(m->iface[i].name, nic->netdev))
+            return m->iface[i].mtu;
+    return 0;
+}
+
+/* What nodes compare of their active compute ports: before the colon, what must be equal. */
+struct ports {
+    int n, mtu; /* mtu: the smallest; 0: not known */
+    enum ls_topo_link link;
+    struct ls_buf names;
+};
+
+static void add_port(struct ports *ports, const struct ls_topo_machine *m,
+                     const struct ls_topo_nic *nic, const struct ls_topo_port *port)
+{
+    int mtu = port->link == LS_TOPO_LINK_ETHERNET ? mtu_of(m, nic) : 0;
+    if (mtu > 0 && (!ports->mtu || mtu < ports->mtu))
+        ports->mtu = mtu;
+    ports->link = port->link;
+    ls_buf_printf(&ports->names, "%s%s/%d", ports->n++ ? ", " : "", nic->name, port->number);
+}
+
+static void say_ports(struct ls_check_out *out, const struct ports *ports, double rate)
+{
+    char mtu[32] = "";
+    if (ports->mtu)
+        snprintf(mtu, sizeof mtu, ", MTU %d", ports->mtu);
+    ls_check_fact(out, "%d active %s of %.0f Gbit/s, %s%s: %s", ports->n,
+                  ports->n == 1 ? "port" : "ports", rate, link_name(ports->link), mtu,
+                  ports->names.data ? ports->names.data : "");
+}
+
 void ls_check_ib_port(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
     double rate = best_rate(m);
-    int good = 0, link = -1;
+    struct ports ports = {.n = 0};
     bool fine = true;
+    ls_buf_init(&ports.names, 1 << 16);
     for (int i = 0; i < m->nnic; i++) {
         const struct ls_topo_nic *nic = &m->nic[i];
         if (nic->class == LS_TOPO_NIC_DOWN) {
@@ -212,16 +249,15 @@ void ls_check_ib_port(struct ls_check_out *out, const struct ls_check_context *c
         for (int p = 0; p < nic->nport && nic->class == LS_TOPO_NIC_COMPUTE; p++)
             if (nic->port[p].active) {
                 fine &= port_is_good(out, nic, &nic->port[p], rate);
-                link = (int)nic->port[p].link;
-                good++;
+                add_port(&ports, m, nic, &nic->port[p]);
             }
     }
-    if (good == 0)
+    if (ports.n == 0)
         ls_check_say(out, LS_CHECK_FAIL, "", "a compute NIC with an active port",
                      "look at cables and ibstat", "none of %d NICs is up and free", m->nnic);
     else if (fine)
-        ls_check_fact(out, "%d active ports of %.0f Gbit/s, %s", good, rate,
-                      link_name((enum ls_topo_link)link));
+        say_ports(out, &ports, rate);
+    ls_buf_free(&ports.names);
 }
 
 void ls_check_ib_gid(struct ls_check_out *out, const struct ls_check_context *context)

@@ -118,6 +118,21 @@ def test_differing(c, scratch):
     tap.same(bad(result), {"fs.bin": {"n2": "fail"}}, "another program on one node")
 
 
+def test_uneven(c):
+    """The plugin sets UCX_NUM_PPN to the tasks of each node: what follows from the place of a task may differ."""
+    step = ("srun", "-N2", "-n3", "--mpi=pmix", "--mem=100")
+    result = c.run(*step, "bash", "-c", "echo $UCX_NUM_PPN")
+    tap.same(sorted(result.stdout.split()), ["1", "2", "2"], "UCX_NUM_PPN differs between 2 + 1 tasks")
+    result = check(c, "--json", step=step)
+    tap.same([result.returncode, bad(result)], [0, {}], "and that is no failure")
+    tap.ok(any(one["id"] == "env.nccl" and one["status"] == "pass" for one in report(result)["checks"]),
+           "env.nccl passes", result.stdout[-300:], result.stderr)
+    c.env["LOCKSTEP_CHECK"] = "fast"
+    result = c.run(*step, tap.program(), "run", "-q", "-s", "train.steps=3", "tiny.cfg")
+    del c.env["LOCKSTEP_CHECK"]
+    tap.ok("nothing is started" not in result.stderr, "LOCKSTEP_CHECK=fast starts there", result.stderr)
+
+
 def test_hang_between_nodes(c):
     """A node whose port nobody can use, and one that never meets the others."""
     result = check(c, "--json", fault="n1:deaf:0", timeout=180)
@@ -168,6 +183,7 @@ def main():
             test_places(c)
             test_one_bad_node(c)
             test_differing(c, scratch)
+            test_uneven(c)
             test_hang_between_nodes(c)
             test_run(c, scratch)
     tap.done()
