@@ -45,8 +45,17 @@ static bool said(const struct ls_check_list *list, const struct ls_check *check)
     return false;
 }
 
+/* Does this result of another check already say what `check` lacks? */
+static bool tells_for(const struct ls_check_result *r, const struct ls_check *check)
+{
+    return (check->needs & LS_CHECK_NEEDS_GPU && r->check->local == ls_check_gpu_visible &&
+            r->status == LS_CHECK_SKIP) ||
+           (check->needs & LS_CHECK_NEEDS_JOB && r->check->local == ls_check_job &&
+            r->status == LS_CHECK_FAIL);
+}
+
 /* Ranks that have nothing to compare, and say why: to have none where others have one is a difference, too.
- * Whoever has failed is told already; a node without GPUs that was promised none is told once, by gpu.visible. */
+ * Whoever has failed is told already. */
 struct nothing {
     int *skip; /* [size] the result in which a rank says so; < 0: it does not */
     int n, first;
@@ -70,8 +79,7 @@ static bool find_nothing(const struct ls_check *check, const struct ls_check_wor
         int *skip = &no->skip[r->rank];
         if (r->check == check && *skip != NEVER)
             *skip = r->status == LS_CHECK_SKIP ? i : NEVER;
-        else if (check->needs & LS_CHECK_NEEDS_GPU && r->check->local == ls_check_gpu_visible &&
-                 r->check != check && r->status == LS_CHECK_SKIP)
+        else if (tells_for(r, check))
             *skip = NEVER;
     }
     for (int r = w->size - 1; r >= 0; r--)

@@ -136,6 +136,20 @@ static void test_nodes_without_gpus(void)
            "pass 0 1 x H100 | warn 1 no GPU here | skip 1 no GPU here | pass 0 550.54");
 }
 
+/* A job description that one node cannot read is told by job.cfg. */
+static void test_told_once(void)
+{
+    static const int node[] = {0, 1};
+    struct ls_check_world w = {2, hosts, node, (const char *[]){"a", NULL}};
+    struct ls_check_list list = {0};
+    const struct ls_check *data = ls_check_find("job.data");
+    ls_check_add(&list, ls_check_find("job.cfg"), LS_CHECK_FAIL, 1, "", "no file", "", "");
+    ls_check_add(&list, data, LS_CHECK_SKIP, 1, "", "no job", "", "");
+    data->compare(data, &w, &list);
+    expect("what follows from another failure is not told twice", list,
+           "fail 1 no file | skip 1 no job | pass 0 a");
+}
+
 /* One advice for each row: what is to be installed, and what is not. */
 static void test_remedies(void)
 {
@@ -372,6 +386,7 @@ int main(void)
     test_versions();
     test_lost();
     test_nodes_without_gpus();
+    test_told_once();
     test_remedies();
     test_subnets();
     test_settings();
