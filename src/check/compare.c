@@ -36,8 +36,7 @@ static int majority(const struct ls_check_world *w, int *most)
     return best;
 }
 
-/* Has this check something to say already? Then there is no pass. */
-static bool said(const struct ls_check_list *list, const struct ls_check *check)
+bool ls_check_found(const struct ls_check_list *list, const struct ls_check *check)
 {
     for (int i = 0; i < list->n; i++)
         if (list->result[i].check == check && list->result[i].status > LS_CHECK_SKIP)
@@ -134,7 +133,7 @@ static void equal(const struct ls_check *check, const struct ls_check_world *w,
             odd++;
         }
     free(no.skip);
-    odd += said(list, check);
+    odd += ls_check_found(list, check);
     for (int r = 0; !odd && r < w->size; r++)
         if (w->fact[r])
             ls_check_add(list, check, LS_CHECK_PASS, r, "", w->fact[r], "", "");
@@ -211,7 +210,7 @@ static void same_lines(const struct ls_check *check, const struct ls_check_world
         ls_buf_free(&expected);
         odd++;
     }
-    odd += said(list, check);
+    odd += ls_check_found(list, check);
     for (int r = 0; usual >= 0 && !odd && r < w->size; r++)
         if (w->fact[r]) {
             int n = *w->fact[r] != '\0';

@@ -22,6 +22,9 @@ enum ls_status ls_check_unpack(const char *text, size_t n, int rank, struct ls_c
 
 /* ---- compare.c ---- */
 
+/* Has a rank found something already? Then the comparison adds no pass. */
+bool ls_check_found(const struct ls_check_list *list, const struct ls_check *check);
+
 /* Facts must be equal on all ranks; whoever differs from the majority is named, with the remedy of the row. A rank
  * that skipped the check where others gave a fact differs, too: its skip becomes what a difference is, a failure
  * or only a warning. */
@@ -42,6 +45,9 @@ void ls_check_same_files(const struct ls_check *check, const struct ls_check_wor
 void ls_check_distinct_gpus(const struct ls_check *check, const struct ls_check_world *world,
                             struct ls_check_list *list);
 
+/* Facts: "0-3,8 of 64", the CPUs of a task, and how many the tasks of its node have. limits.c */
+void ls_check_shared_cpus(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
 /* Facts: "subnet ADDRESS/BITS", and ", default route" where the interface holds that. names.c */
 void ls_check_same_subnets(const struct ls_check *check, const struct ls_check_world *world,
                            struct ls_check_list *list);

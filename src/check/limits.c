@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
@@ -101,26 +102,116 @@ void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *conte
                      ls_format_bytes(need, wanted));
 }
 
+/* ---- sys.cpu ---- */
+
+/* "0-3,8 of 64": what this task may use, and how much of the node Slurm gave to all tasks together. */
+static void say_mask(struct ls_check_out *out, const cpu_set_t *mask, int given)
+{
+    struct ls_buf list;
+    ls_buf_init(&list, 1 << 16);
+    for (int cpu = 0, last; cpu < CPU_SETSIZE; cpu = last + 1) {
+        last = cpu;
+        if (!CPU_ISSET(cpu, mask))
+            continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, mask))
+            last++;
+        ls_buf_printf(&list, "%s%d", list.len ? "," : "", cpu);
+        if (last > cpu)
+            ls_buf_printf(&list, "-%d", last);
+    }
+    ls_check_fact(out, "%s of %d", list.data ? list.data : "", given);
+    ls_buf_free(&list);
+}
+
 void ls_check_cpus(struct ls_check_out *out, const struct ls_check_context *context)
 {
     cpu_set_t mask;
+    struct ls_arena arena = {0};
+    struct ls_topo_decision decision;
     if (sched_getaffinity(0, sizeof mask, &mask) != 0) {
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the CPU mask cannot be read");
         return;
     }
     int allowed = CPU_COUNT(&mask), wanted = context->slurm->cpus_per_task;
-    if (wanted > allowed && context->machine && allowed >= context->machine->ncpu)
-        ls_check_say(out, LS_CHECK_PASS, "", "", "",
-                     "%d CPUs asked for, and all %d of the machine may be used", wanted, allowed);
-    else if (wanted > allowed) {
+    int here = context->machine ? context->machine->ncpu : allowed;
+    int given = context->slurm->cpus_on_node;
+    if (wanted > allowed && allowed < here) { /* not where Slurm counts more than the machine has */
         char expected[64];
         snprintf(expected, sizeof expected, "%d, by --cpus-per-task", wanted);
         ls_check_say(out, LS_CHECK_WARN, "", expected,
                      "say --cpus-per-task to srun, too (older versions do not inherit it), or "
                      "--cpu-bind=none",
                      "%d CPUs may be used", allowed);
-    } else
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d CPUs", allowed);
+    }
+    if (ls_check_decide(context, &arena, &decision, NULL) == LS_OK)
+        for (int i = 0; i < decision.nnote; i++)
+            if (decision.note[i].about && !strcmp(decision.note[i].about, "cpus"))
+                ls_check_say(out, LS_CHECK_WARN, "", "", "", "%s", decision.note[i].text);
+    ls_arena_free(&arena);
+    say_mask(out, &mask, given > 0 && given < here ? given : here);
+}
+
+struct node_cpus {
+    cpu_set_t all;
+    int tasks, sum, given;
+};
+
+static bool read_mask(const char *fact, cpu_set_t *mask, int *given)
+{
+    char list[8192];
+    const char *of = fact ? strstr(fact, " of ") : NULL;
+    if (!of || (size_t)(of - fact) >= sizeof list)
+        return false;
+    memcpy(list, fact, (size_t)(of - fact));
+    list[of - fact] = '\0';
+    *given = atoi(of + 4);
+    return ls_topo_parse_cpus(list, mask) && CPU_COUNT(mask) > 0;
+}
+
+/* Tasks that were pinned to the same few CPUs, as by a SLURM_CPU_BIND that came along from another step. Tasks that
+ * share all that Slurm gave to the node are not pinned at all, which is fine. */
+static bool is_shared(const struct node_cpus *n)
+{
+    int all = CPU_COUNT(&n->all);
+    return n->tasks > 1 && n->sum > all && all < n->given;
+}
+
+void ls_check_shared_cpus(const struct ls_check *check, const struct ls_check_world *w,
+                          struct ls_check_list *list)
+{
+    int nodes = 0, given;
+    cpu_set_t mask;
+    for (int r = 0; r < w->size; r++)
+        nodes = w->node[r] >= nodes ? w->node[r] + 1 : nodes;
+    struct node_cpus *node = calloc((size_t)nodes + 1, sizeof *node);
+    bool found = ls_check_found(list, check);
+    list->failed |= !node;
+    for (int r = 0; node && r < w->size; r++)
+        if (read_mask(w->fact[r], &mask, &given)) {
+            struct node_cpus *n = &node[w->node[r]];
+            CPU_OR(&n->all, &n->all, &mask);
+            n->tasks++;
+            n->sum += CPU_COUNT(&mask);
+            n->given = given;
+        }
+    for (int r = 0; node && r < w->size; r++) {
+        char text[96], expected[96];
+        if (!read_mask(w->fact[r], &mask, &given))
+            continue;
+        const struct node_cpus *n = &node[w->node[r]];
+        snprintf(text, sizeof text, "%d CPUs", CPU_COUNT(&mask));
+        if (!is_shared(n)) {
+            if (!found)
+                ls_check_add(list, check, LS_CHECK_PASS, r, "", text, "", "");
+            continue;
+        }
+        snprintf(text, sizeof text, "%d tasks share %d CPUs", n->tasks, CPU_COUNT(&n->all));
+        snprintf(expected, sizeof expected, "CPUs of their own, of the %d on the node", n->given);
+        ls_check_add(
+            list, check, LS_CHECK_WARN, r, "", text, expected,
+            "unset SLURM_CPU_BIND, which may come from another step, or say --cpu-bind=cores");
+    }
+    free(node);
 }
 
 void ls_check_memory(struct ls_check_out *out, const struct ls_check_context *context)

@@ -248,6 +248,26 @@ static void test_gpus(void)
            "fail 3 shared with rank 2: GPU-c");
 }
 
+static void test_cpus(void)
+{
+    expect("tasks that are not bound share all that they were given",
+           compare("sys.cpu", 2, FACTS("0-3 of 4", "0-3 of 4")), "pass 0 4 CPUs | pass 1 4 CPUs");
+    expect("bound apart",
+           compare("sys.cpu", 2, FACTS("0-1 of 64", "2-3 of 64", "0-1 of 64", "32-33 of 64")),
+           "pass 0 2 CPUs | pass 1 2 CPUs | pass 2 2 CPUs | pass 3 2 CPUs");
+    expect("an inherited SLURM_CPU_BIND",
+           compare("sys.cpu", 2, FACTS("0-1 of 64", "2-3 of 64", "0-1 of 64", "0-1 of 64")),
+           "pass 0 2 CPUs | pass 1 2 CPUs | warn 2 2 tasks share 2 CPUs | warn 3 2 tasks share 2 "
+           "CPUs");
+    expect(
+        "only some share", compare("sys.cpu", 4, FACTS("0 of 8", "1 of 8", "2 of 8", "2 of 8")),
+        "warn 0 4 tasks share 3 CPUs | warn 1 4 tasks share 3 CPUs | warn 2 4 tasks share 3 CPUs "
+        "| warn 3 4 tasks share 3 CPUs");
+    expect("one task may have few", compare("sys.cpu", 1, FACTS("0 of 8", "0 of 8")),
+           "pass 0 1 CPUs | pass 1 1 CPUs");
+    expect("nonsense", compare("sys.cpu", 2, FACTS("x of 8", " of 8", "0", "")), "");
+}
+
 static void test_links(void)
 {
     expect("all connected", compare("net.port", 1, FACTS("1 ok", "2 ok", "0 ok")),
@@ -391,6 +411,7 @@ int main(void)
     test_subnets();
     test_settings();
     test_gpus();
+    test_cpus();
     test_links();
     test_clocks();
     test_pairs();

@@ -64,8 +64,32 @@ static void test_limits(void)
     node->ncpu = 200000;
     tap_ok(!strncmp(run("sys.cpu"), "warn: ", 6), "sys.cpu: fewer CPUs than asked for");
     node->ncpu = 1;
-    tap_ok(!strncmp(run("sys.cpu"), "pass: ", 6),
-           "sys.cpu: all CPUs of a machine that claims more");
+    tap_ok(!strncmp(run("sys.cpu"), "F ", 2), "sys.cpu: all CPUs of a machine that claims more");
+}
+
+/* The mask of this process is what it is; what the kernel says of it is the other way to know it. */
+static void test_cpus(void)
+{
+    char line[4096] = "", want[4200];
+    FILE *f = fopen("/proc/self/status", "re");
+    reset();
+    slurm.cpus_on_node = 3;
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "Cpus_allowed_list: %4095s", line) != 1)
+        ;
+    if (f)
+        fclose(f);
+    snprintf(want, sizeof want, "F %s of 3", line);
+    expect("the mask, and what Slurm gave of 4 CPUs", "sys.cpu", want);
+    slurm.cpus_on_node = 64;
+    snprintf(want, sizeof want, "F %s of 4", line);
+    expect("more than there are", "sys.cpu", want);
+    node->ngpu = 1;
+    node->gpu[0].open = true;
+    CPU_SET(CPU_SETSIZE - 1, &node->gpu[0].pci.cpus);
+    CPU_SET(0, &node->allowed);
+    slurm.gpus_on_node = 1;
+    tap_ok(strstr(run("sys.cpu"), "warn: no CPU of this task (0) is near its GPU") != NULL,
+           "sys.cpu: all CPUs are far from the GPU: %s", run("sys.cpu"));
 }
 
 /* ---- settings ---- */
@@ -237,6 +261,7 @@ int main(void)
     open_world();
     test_needs();
     test_limits();
+    test_cpus();
     test_settings();
     test_values();
     test_conf();

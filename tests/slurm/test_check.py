@@ -118,6 +118,19 @@ def test_differing(c, scratch):
     tap.same(bad(result), {"fs.bin": {"n2": "fail"}}, "another program on one node")
 
 
+def test_pinned(c):
+    """What an inherited SLURM_CPU_BIND does to all tasks of a step."""
+    if len(os.sched_getaffinity(0)) < 2:
+        print("ok - # SKIP one CPU cannot be shared wrongly")
+        return
+    line = f"taskset -cp $(taskset -cp $$ | grep -o '[0-9]*$') $$ >&2; exec {tap.program()} check --json"
+    result = c.run("srun", "-N2", "-n4", "--ntasks-per-node=2", "--mpi=pmix", "--mem=100", "--cpus-per-task=1",
+                   "bash", "-c", line)
+    found = [one for one in report(result)["checks"] if one["id"] == "sys.cpu"]
+    tap.ok(len(found) == 4 and all(one["status"] == "warn" and "2 tasks share 1 CPUs" in one["measured"]
+                                   for one in found), "tasks that are pinned to one CPU", found, result.stderr)
+
+
 def test_uneven(c, scratch):
     """The plugin sets UCX_NUM_PPN to the tasks of each node: what follows from the place of a task may differ."""
     step = ("srun", "-N2", "-n3", "--mpi=pmix", "--mem=100")
@@ -186,6 +199,7 @@ def main():
             test_one_bad_node(c)
             test_differing(c, scratch)
             test_uneven(c, scratch)
+            test_pinned(c)
             test_hang_between_nodes(c)
             test_run(c, scratch)
     tap.done()
