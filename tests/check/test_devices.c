@@ -3,8 +3,10 @@
 #include "tests/check/local.h"
 #include "tests/topo/machines.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/socket.h>
+
+#include "config.h"
 
 /* ---- stored machines ---- */
 
@@ -493,6 +495,81 @@ static void test_nics(void)
     expect("OFED", "ver.ofed", "F mlx5_core 24.01-0.3.3");
 }
 
+/* ---- ib.ctr ---- */
+
+static const char *rises;
+
+static void raise_one(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/sys/class/infiniband/mlx5_1/ports/1/%s", rises);
+    write_file(path, "7\n");
+}
+
+static void nothing(void)
+{
+}
+
+static void test_counters(void)
+{
+    static const struct {
+        const char *counter, *want;
+    } rows[] = {
+        {"counters/link_downed", "fail: mlx5_1 link_downed rose by 2"},
+        {"counters/symbol_error", "fail: mlx5_1 symbol_error rose by 2"},
+        {"counters/port_rcv_errors", "fail: mlx5_1 port_rcv_errors rose by 2"},
+        {"hw_counters/local_ack_timeout_err", "fail: mlx5_1 local_ack_timeout_err rose by 2"},
+        {"hw_counters/packet_seq_err", "warn: mlx5_1 packet_seq_err rose by 2"},
+        {"hw_counters/roce_adp_retrans", "warn: mlx5_1 roce_adp_retrans rose by 2"},
+        {"counters/port_rcv_data", "pass: no errors were added"}, /* bytes, and no error */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[128];
+        make_nics(LS_TOPO_LINK_IB);
+        if (i == 0) {
+            const char *got = run_second("ib.ctr", nothing);
+            tap_ok(!strcmp(got, "skip: no counters here"), "ib.ctr: no counters: %s", got);
+        }
+        snprintf(path, sizeof path, "/sys/class/infiniband/mlx5_1/ports/1/%s", rows[i].counter);
+        write_file(path, "5\n");
+        write_file("/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", "3\n");
+        rises = rows[i].counter;
+        const char *got = run_second("ib.ctr", raise_one);
+        tap_ok(!strcmp(got, rows[i].want), "ib.ctr: %s: %s", rows[i].counter, got);
+        got = run_second("ib.ctr", nothing);
+        tap_ok(!strcmp(got, "pass: no errors were added"), "ib.ctr: what was there before: %s",
+               got);
+        node->nic[1].class = LS_TOPO_NIC_STORAGE;
+        write_file(path, "5\n");
+        got = run_second("ib.ctr", raise_one);
+        tap_ok(!strcmp(got, "pass: no errors were added"), "ib.ctr: a NIC for storage: %s", got);
+    }
+}
+
+/* ---- versions ---- */
+
+/* A library of that name which is loaded already is what dlopen finds. */
+static void test_nccl(void)
+{
+    const char *builddir = getenv("builddir");
+    reset();
+    expect("this one", "ver.lockstep", "F " PACKAGE_VERSION);
+    snprintf(library, sizeof library, "%s/tests/check/.libs/libnccl.so.2",
+             builddir ? builddir : ".");
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    int *version = loaded ? dlsym(loaded, "fake_nccl_version") : NULL;
+    tap_ok(version != NULL, "the library that plays NCCL is there");
+    if (!version)
+        return;
+    expect("since 2.9", "ver.nccl", "F 2.21.5");
+    *version = 2804;
+    expect("before 2.9", "ver.nccl", "F 2.8.4");
+    *version = -1;
+    expect("a library that does not say", "ver.nccl",
+           "skip: no libnccl.so.2 on the library path; programs may bring their own");
+    dlclose(loaded);
+}
+
 int main(void)
 {
     open_world();
@@ -506,5 +583,7 @@ int main(void)
     test_acs();
     test_gpus();
     test_nics();
+    test_counters();
+    test_nccl();
     return close_world();
 }
