@@ -54,7 +54,8 @@ void ls_check_same_subnets(const struct ls_check *check, const struct ls_check_w
 /* Facts: names that a node could not look up. names.c */
 void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
-/* Facts: "seen N", or "unseen N why": whether the file that node N wrote can be read. files.c */
+/* Facts: "seen N what", "unseen N why": the file that node N wrote is not to be read; "stale N why": what node N
+ * renamed over this node's file is not. files.c */
 void ls_check_output_seen(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
 /* Facts: a line for each other node, its number, a blank, what was seen of it. links.c */

@@ -86,6 +86,10 @@ def test_faults(scratch):
     tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"] and
            "signal 9" in by_id(result)["fs.out"][0]["measured"],
            "a check that crashes has failed", result.stdout[-600:])
+    result = check("--json", cwd=where, fault="*:stale:./.lockstep-check")
+    tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"] and
+           "holds old data" in by_id(result)["fs.out"][0]["measured"],
+           "a name that still means what was renamed away has failed", result.stdout[-600:])
     result = check("--json", cwd=where, fault="*:absent:./.lockstep-check")
     tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"],
            "a folder that cannot be written has failed")

@@ -343,6 +343,15 @@ static void test_files_and_names(void)
     expect("a file that is not to be seen",
            compare("fs.out", 1, FACTS("seen 1 /x: fine", "unseen 0 /x/f: no such file")),
            "pass 0 /x: fine | fail 1 /x/f: no such file");
+    expect("no file system in common",
+           compare("fs.out", 1, FACTS("unseen 1 none", "unseen 2 none", "unseen 0 none")),
+           "fail 0 none | fail 1 none | fail 2 none");
+    expect("what another node has renamed over its file",
+           compare("fs.out", 1, FACTS("seen 1 /x: fine", "stale 0 after 3.5 s old")),
+           "pass 0 /x: fine | fail 1 after 3.5 s old");
+    expect("who saw nothing has renamed nothing",
+           compare("fs.out", 1, FACTS("unseen 1 none", "stale 0 after 3.5 s old")),
+           "fail 0 none | skip 1 the node that should write what it reads wrote nothing");
     expect("one node knows no names: it is its fault",
            compare("net.name", 1, FACTS("", "n2 (unknown)", "")), "warn 1 n2 (unknown)");
     expect("nobody knows: it is the name service",
@@ -363,7 +372,8 @@ static void test_blame(void)
     ls_check_add(&list, check, LS_CHECK_TIMEOUT, 1, "", "no answer after 5 s", "", "");
     check->compare(check, &w, &list);
     expect("only the node that hangs is blamed", list,
-           "timeout 1 no answer after 5 s | skip 0 the node whose file it should read wrote none | "
+           "timeout 1 no answer after 5 s | skip 0 the node that should write what it reads wrote "
+           "nothing | "
            "pass 2 /x: fine");
 }
 

@@ -88,6 +88,9 @@ def test_one_bad_node(c):
                for one in report(result)["checks"]), "a clock that is 1 s ahead is a warning")
     result = check(c, "--json", fault="n2:crash:./.lockstep-check")
     tap.same(bad(result), {"fs.out": {"n2": "fail"}}, "a check that crashes on one node")
+    result = check(c, "--json", fault="n3:stale:./.lockstep-check")
+    tap.same(bad(result), {"fs.out": {"n3": "fail"}},
+             "a node that does not see what another one has renamed over its file")
     result = check(c, "--json", fault="n0:absent:./.lockstep-check")
     tap.same(bad(result), {"fs.out": {"n0": "fail"}}, "a folder that one node cannot write")
 
