@@ -160,6 +160,7 @@ LS_CHECK_LOCAL(kernel_version);
 LS_CHECK_LOCAL(program);
 LS_CHECK_LOCAL(memlock); /* limits.c */
 LS_CHECK_LOCAL(nofile);
+LS_CHECK_LOCAL(nproc);
 LS_CHECK_LOCAL(stack);
 LS_CHECK_LOCAL(shm);
 LS_CHECK_LOCAL(cpus);

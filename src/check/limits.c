@@ -9,6 +9,10 @@
 #define MIB (INT64_C(1) << 20)
 /* What NCCL takes of /dev/shm for each rank with a GPU (its guide asks for room; 64 MiB is ample). */
 #define SHM_PER_RANK (64 * MIB)
+/* NCCL makes a file there for each pair of ranks of a node and channel, of which it has at most 64. */
+#define SHM_FILES_PER_PAIR 64
+/* Threads of all programs of a user on a node: below this, the rules of `lockstep topo` warn, too. */
+#define NPROC_ENOUGH 4096
 /* Descriptors of a process of its own, and of a connection to each rank over TCP, twice while they
  * reconnect. */
 enum { NOFILE_BASE = 256, NOFILE_PER_RANK = 4 };
@@ -67,6 +71,23 @@ void ls_check_nofile(struct ls_check_out *out, const struct ls_check_context *co
                      (long long)l->nofile);
 }
 
+void ls_check_nproc(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_limits *l = limits(context, out);
+    if (!l)
+        return;
+    if (l->nproc == -1)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "unlimited");
+    else if (l->nproc >= NPROC_ENOUGH)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%lld", (long long)l->nproc);
+    else if (l->nproc < 0)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "not known");
+    else
+        ls_check_say(
+            out, LS_CHECK_WARN, "", "at least 4096, for threads of all programs of this user",
+            "ulimit -u before srun, or LimitNPROC in slurmd's unit", "%lld", (long long)l->nproc);
+}
+
 void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_limits *l = limits(context, out);
@@ -83,7 +104,8 @@ void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *con
 void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_limits *l = limits(context, out);
-    int64_t need = SHM_PER_RANK * context->local_size * context->workers;
+    int64_t ranks = (int64_t)context->local_size * context->workers, need = SHM_PER_RANK * ranks;
+    int64_t files = SHM_FILES_PER_PAIR * ranks * (ranks - 1);
     char text[24], wanted[24], expected[96];
     if (!l)
         return;
@@ -97,6 +119,11 @@ void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *conte
                      "remove what old jobs left in /dev/shm, or make it larger; containers take "
                      "--shm-size",
                      "%s free in /dev/shm", ls_format_bytes(l->shm_free, text));
+    else if (l->shm_files >= 0 && l->shm_files < files)
+        ls_check_say(out, LS_CHECK_WARN, "", "a file for each pair of ranks and channel of NCCL",
+                     "remove what old jobs left in /dev/shm, or mount it with more nr_inodes",
+                     "%lld files can be made in /dev/shm, and %lld may be needed",
+                     (long long)l->shm_files, (long long)files);
     else
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "enough free in /dev/shm for %s",
                      ls_format_bytes(need, wanted));

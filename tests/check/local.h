@@ -35,7 +35,8 @@ static inline void reset(void)
     memset(environment, 0, sizeof environment);
     slurm = (struct ls_slurm){.place = LS_SLURM_NONE};
     node->ncpu = 4;
-    node->limits = (struct ls_topo_limits){-1, 1 << 20, 8 << 20, -1, 1 << 30, 1 << 30, 8LL << 30};
+    node->limits =
+        (struct ls_topo_limits){-1, 1 << 20, 8 << 20, -1, 1 << 30, 1 << 30, 8LL << 30, -2};
     context = (struct ls_check_context){.root = root,
                                         .get = get,
                                         .environ = environment,

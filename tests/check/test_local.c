@@ -58,6 +58,24 @@ static void test_limits(void)
     expect("100 MiB for 8 ranks with GPUs", "sys.shm", "fail: 100.0 MiB free in /dev/shm");
     node->limits.shm_free = -2;
     expect("no /dev/shm", "sys.shm", "fail: /dev/shm cannot be asked");
+    node->limits.shm_free = 1 << 30;
+    expect("a /dev/shm that does not count files", "sys.shm",
+           "pass: enough free in /dev/shm for 512.0 MiB");
+    node->limits.shm_files = 100;
+    expect("few files for 8 ranks", "sys.shm",
+           "warn: 100 files can be made in /dev/shm, and 3584 may be needed");
+    node->limits.shm_files = 3584;
+    expect("enough files", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    context.workers = 1;
+    node->limits.shm_files = 0;
+    expect("one rank needs none", "sys.shm", "pass: enough free in /dev/shm for 64.0 MiB");
+    expect("unlimited processes", "sys.nproc", "pass: unlimited");
+    node->limits.nproc = 1000;
+    expect("1000 processes", "sys.nproc", "warn: 1000");
+    node->limits.nproc = 63000;
+    expect("enough processes", "sys.nproc", "pass: 63000");
+    node->limits.nproc = -2;
+    expect("no limit of processes known", "sys.nproc", "skip: not known");
     node->limits.memory_bytes = -2;
     expect("no limit known", "sys.mem", "skip: no limit could be read");
     slurm.cpus_per_task = 100000;
