@@ -113,6 +113,7 @@ struct ls_check {
     bool halves;     /* goes on, after ls_check_next, once all nodes have finished the first half */
     bool late;       /* and, in its second half, sees what the checks between the nodes did */
     double deadline; /* seconds for each half */
+    const char *remedy; /* what to do where nodes differ; NULL: the comparison knows */
     void (*local)(struct ls_check_out *out, const struct ls_check_context *context);
     /* Pure; every rank comes to the same list. After a comparison that finds nothing, it adds the pass. */
     void (*compare)(const struct ls_check *check, const struct ls_check_world *world,

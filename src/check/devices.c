@@ -195,12 +195,49 @@ static bool port_is_good(struct ls_check_out *out, const struct ls_topo_nic *nic
     return true;
 }
 
+/* Of a RoCE NIC's network interface, which its own follows; of InfiniBand only verbs would tell. 0: not known. */
+static int mtu_of(const struct ls_topo_machine *m, const struct ls_topo_nic *nic)
+{
+    for (int i = 0; i < m->niface; i++)
+        if (*nic->netdev && !strcmp(m->iface[i].name, nic->netdev))
+            return m->iface[i].mtu;
+    return 0;
+}
+
+/* What nodes compare of their active compute ports: before the colon, what must be equal. */
+struct ports {
+    int n, mtu; /* mtu: the smallest; 0: not known */
+    enum ls_topo_link link;
+    struct ls_buf names;
+};
+
+static void add_port(struct ports *ports, const struct ls_topo_machine *m,
+                     const struct ls_topo_nic *nic, const struct ls_topo_port *port)
+{
+    int mtu = port->link == LS_TOPO_LINK_ETHERNET ? mtu_of(m, nic) : 0;
+    if (mtu > 0 && (!ports->mtu || mtu < ports->mtu))
+        ports->mtu = mtu;
+    ports->link = port->link;
+    ls_buf_printf(&ports->names, "%s%s/%d", ports->n++ ? ", " : "", nic->name, port->number);
+}
+
+static void say_ports(struct ls_check_out *out, const struct ports *ports, double rate)
+{
+    char mtu[32] = "";
+    if (ports->mtu)
+        snprintf(mtu, sizeof mtu, ", MTU %d", ports->mtu);
+    ls_check_fact(out, "%d active %s of %.0f Gbit/s, %s%s: %s", ports->n,
+                  ports->n == 1 ? "port" : "ports", rate, link_name(ports->link), mtu,
+                  ports->names.data ? ports->names.data : "");
+}
+
 void ls_check_ib_port(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
     double rate = best_rate(m);
-    int good = 0, link = -1;
+    struct ports ports = {.n = 0};
     bool fine = true;
+    ls_buf_init(&ports.names, 1 << 16);
     for (int i = 0; i < m->nnic; i++) {
         const struct ls_topo_nic *nic = &m->nic[i];
         if (nic->class == LS_TOPO_NIC_DOWN) {
@@ -212,16 +249,15 @@ void ls_check_ib_port(struct ls_check_out *out, const struct ls_check_context *c
         for (int p = 0; p < nic->nport && nic->class == LS_TOPO_NIC_COMPUTE; p++)
             if (nic->port[p].active) {
                 fine &= port_is_good(out, nic, &nic->port[p], rate);
-                link = (int)nic->port[p].link;
-                good++;
+                add_port(&ports, m, nic, &nic->port[p]);
             }
     }
-    if (good == 0)
+    if (ports.n == 0)
         ls_check_say(out, LS_CHECK_FAIL, "", "a compute NIC with an active port",
                      "look at cables and ibstat", "none of %d NICs is up and free", m->nnic);
     else if (fine)
-        ls_check_fact(out, "%d active ports of %.0f Gbit/s, %s", good, rate,
-                      link_name((enum ls_topo_link)link));
+        say_ports(out, &ports, rate);
+    ls_buf_free(&ports.names);
 }
 
 void ls_check_ib_gid(struct ls_check_out *out, const struct ls_check_context *context)
@@ -270,15 +306,36 @@ void ls_check_ib_open(struct ls_check_out *out, const struct ls_check_context *c
 
 /* ---- ib.ctr: what rises while the other checks run ---- */
 
-static const char *const counters[] = {"link_downed", "symbol_error", "port_rcv_errors"};
+static const char cable[] = "a bad cable, perhaps: have it looked at";
+static const char fabric[] = "the fabric loses packets: look at its flow control and cables";
+/* Errors of the link itself, and requests that nobody answered, are failures. What was sent again is a warning: it
+ * may belong to other jobs, and RoCE that routes adaptively has some. Names as in the kernel's ABI/stable and
+ * mlx5's documentation of its hw_counters. */
+static const struct {
+    const char *folder, *name;
+    enum ls_check_status status;
+    const char *advice;
+} counters[] = {
+    {"counters", "link_downed", LS_CHECK_FAIL, cable},
+    {"counters", "symbol_error", LS_CHECK_FAIL, cable},
+    {"counters", "port_rcv_errors", LS_CHECK_FAIL, cable},
+    {"counters", "local_link_integrity_errors", LS_CHECK_FAIL, cable},
+    {"hw_counters", "local_ack_timeout_err", LS_CHECK_FAIL, fabric},
+    {"hw_counters", "req_transport_retries_exceeded", LS_CHECK_FAIL, fabric},
+    {"hw_counters", "packet_seq_err", LS_CHECK_WARN, fabric},
+    {"hw_counters", "out_of_sequence", LS_CHECK_WARN, fabric},
+    {"hw_counters", "implied_nak_seq_err", LS_CHECK_WARN, fabric},
+    {"hw_counters", "rnr_nak_retry_err", LS_CHECK_WARN, fabric},
+    {"hw_counters", "roce_adp_retrans", LS_CHECK_WARN, fabric},
+    {"hw_counters", "roce_slow_restart", LS_CHECK_WARN, fabric},
+};
 enum { COUNTERS = sizeof counters / sizeof *counters };
 
-static int64_t counter(const struct ls_check_context *context, const char *nic, int port,
-                       const char *name)
+static int64_t counter(const struct ls_check_context *context, const char *nic, int port, int c)
 {
     char path[4300], text[32];
-    snprintf(path, sizeof path, "%s/sys/class/infiniband/%s/ports/%d/counters/%s", context->root,
-             nic, port, name);
+    snprintf(path, sizeof path, "%s/sys/class/infiniband/%s/ports/%d/%s/%s", context->root, nic,
+             port, counters[c].folder, counters[c].name);
     FILE *f = fopen(path, "re");
     bool got = f && fgets(text, sizeof text, f);
     if (f)
@@ -286,32 +343,45 @@ static int64_t counter(const struct ls_check_context *context, const char *nic, 
     return got ? strtoll(text, NULL, 10) : -1;
 }
 
+typedef int64_t port_counters[LS_TOPO_PORTS][COUNTERS];
+
+/* Of the compute NICs; -1: not there. Returns how many there are. */
+static int read_counters(const struct ls_check_context *context, port_counters *now)
+{
+    const struct ls_topo_machine *m = context->machine;
+    int n = 0;
+    for (int i = 0; i < m->nnic; i++)
+        for (int p = 0; p < m->nic[i].nport; p++)
+            for (int c = 0; c < COUNTERS; c++) {
+                now[i][p][c] = m->nic[i].class == LS_TOPO_NIC_COMPUTE
+                                   ? counter(context, m->nic[i].name, m->nic[i].port[p].number, c)
+                                   : -1;
+                n += now[i][p][c] >= 0;
+            }
+    return n;
+}
+
 void ls_check_ib_counters(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
-    static int64_t before[LS_TOPO_NICS][LS_TOPO_PORTS][COUNTERS];
-    int read = 0, rising = 0;
-    for (int half = 0; half < 2; half++) {
-        if (half == 1 && !ls_check_next(out))
-            return;
-        for (int i = 0; i < m->nnic; i++)
-            for (int p = 0; p < m->nic[i].nport; p++)
-                for (int c = 0; c < COUNTERS && m->nic[i].class == LS_TOPO_NIC_COMPUTE; c++) {
-                    int64_t *was = &before[i][p][c];
-                    int64_t now =
-                        counter(context, m->nic[i].name, m->nic[i].port[p].number, counters[c]);
-                    if (half == 0)
-                        *was = now;
-                    read += now >= 0;
-                    if (half == 0 || now <= *was || *was < 0)
-                        continue;
-                    rising++;
-                    ls_check_say(out, LS_CHECK_WARN, m->nic[i].name, "no error in these seconds",
-                                 "a bad cable, perhaps: have it looked at", "%s rose by %lld",
-                                 counters[c], (long long)(now - *was));
-                }
-    }
-    if (!read)
+    static port_counters before[LS_TOPO_NICS], after[LS_TOPO_NICS];
+    int rising = 0;
+    int n = read_counters(context, before);
+    if (!ls_check_next(out))
+        return;
+    read_counters(context, after);
+    for (int i = 0; i < m->nnic; i++)
+        for (int p = 0; p < m->nic[i].nport; p++)
+            for (int c = 0; c < COUNTERS; c++) {
+                int64_t was = before[i][p][c], is = after[i][p][c];
+                if (was < 0 || is <= was)
+                    continue;
+                rising++;
+                ls_check_say(out, counters[c].status, m->nic[i].name, "no error in these seconds",
+                             counters[c].advice, "%s rose by %lld", counters[c].name,
+                             (long long)(is - was));
+            }
+    if (!n)
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no counters here");
     else if (!rising)
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "no errors were added");

@@ -9,12 +9,16 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PATH_SIZE = 4096, FILE_SIZE = PATH_SIZE + 96 };
 #define MIB (INT64_C(1) << 20)
 /* Below this not even a small checkpoint finds room. */
 #define LEAST_FREE (64 * MIB)
+/* A neighbour's rename takes no longer than this: less than the deadline of the half, so that this is told and no
+ * timeout. Caches of names that live longer fail, such as those of NFS with actimeo or nocto. */
+#define SEEN_WITHIN 3.5
 
 /* ---- fs.out ---- */
 
@@ -46,6 +50,13 @@ static int node_of(const struct ls_check_context *context)
                : 0;
 }
 
+/* The node `step` further in the ring of all nodes; alone, or where nobody has met, this one. */
+static int neighbour(const struct ls_check_context *context, int step)
+{
+    int nodes = context->nodes;
+    return context->pmix ? (node_of(context) + step + nodes) % nodes : node_of(context);
+}
+
 static void name_file(const struct ls_check_context *context, const char *dir, int node,
                       char out[static FILE_SIZE])
 {
@@ -56,11 +67,12 @@ static void name_file(const struct ls_check_context *context, const char *dir, i
     snprintf(out, FILE_SIZE, "%s/.lockstep-check-%lld-%lld-%d", dir, job, step, node);
 }
 
-static void content(const struct ls_check_context *context, int node, const char *version,
-                    char out[static 128])
+/* What is in the file of node `owner` once node `writer` has written it. */
+static void content(const struct ls_check_context *context, int owner, int writer,
+                    const char *version, char out[static 128])
 {
-    snprintf(out, 128, "lockstep check: node %d of job %lld, %s\n", node,
-             (long long)context->slurm->job_id, version);
+    snprintf(out, 128, "lockstep check: file of node %d of job %lld, %s version by node %d\n",
+             owner, (long long)context->slurm->job_id, version, writer);
 }
 
 static void bad_folder(struct ls_check_out *out, const char *what, const char *path, int cause)
@@ -72,13 +84,12 @@ static void bad_folder(struct ls_check_out *out, const char *what, const char *p
                  "%s %s: %s", what, path, strerror(cause));
 }
 
-/* First version, then the second one over it, as every checkpoint is saved. */
 static bool write_own(struct ls_check_out *out, const struct ls_check_context *context,
                       const char *dir, const char *path)
 {
     char text[128];
     struct ls_error err = {0};
-    content(context, node_of(context), "first", text);
+    content(context, node_of(context), node_of(context), "first", text);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) {
         bad_folder(out, "cannot create a file in", dir, errno);
@@ -97,35 +108,60 @@ static bool write_own(struct ls_check_out *out, const struct ls_check_context *c
         return false;
     }
     close(fd);
-    content(context, node_of(context), "second", text);
-    if (ok && ls_file_replace(path, text, strlen(text), &err) != LS_OK) {
-        ok = false;
-        cause = errno;
-    }
     if (!ok)
-        bad_folder(out, "cannot write, sync and rename in", dir, cause);
+        bad_folder(out, "cannot write and sync in", dir, cause);
     return ok;
 }
 
-/* What the next node wrote; alone, or where nobody has met, what this one wrote. */
-static void read_other(struct ls_check_out *out, const struct ls_check_context *context,
-                       const char *dir)
+/* False: `why` says what is there instead. */
+static bool holds(const char *path, const char *want, struct ls_error *why)
 {
-    int node = context->pmix ? (node_of(context) + 1) % context->nodes : node_of(context);
-    char path[FILE_SIZE], want[128], *found = NULL;
+    char *found = NULL;
     size_t n = 0;
-    struct ls_error err = {0};
-    content(context, node, "second", want);
-    name_file(context, dir, node, path);
-    enum ls_status status = ls_file_read(path, 4096, &found, &n, &err);
-    if (status != LS_OK)
-        ls_check_fact(out, "unseen %d %s", node, err.message);
-    else if (strcmp(found, want) != 0)
-        ls_check_fact(out, "unseen %d %s holds old data: %.60s", node, path, found);
-    else
-        ls_check_fact(out, "seen %d %s: write, sync, lock, rename, read%s", node, dir,
-                      node != node_of(context) ? " from another node" : "");
+    bool same = ls_file_read(path, 4096, &found, &n, why) == LS_OK && !strcmp(found, want);
+    if (found && !same)
+        ls_error_set(why, LS_ERR_FORMAT, "%s holds old data: %.90s", path, found);
     free(found);
+    return same;
+}
+
+/* Reads what the next node has written, and renames a new version over it, as every checkpoint is saved. */
+static bool replace_next(struct ls_check_out *out, const struct ls_check_context *context,
+                         const char *dir, const char *path)
+{
+    int me = node_of(context), next = neighbour(context, 1);
+    char text[128];
+    struct ls_error err = {0};
+    content(context, next, next, "first", text);
+    if (!holds(path, text, &err)) {
+        ls_check_fact(out, "unseen %d %s", next, err.message);
+        return false;
+    }
+    content(context, next, me, "second", text);
+    if (ls_file_replace(path, text, strlen(text), &err) == LS_OK)
+        return true;
+    bad_folder(out, "cannot rename over a file in", dir, errno);
+    return false;
+}
+
+/* This node knows its own file as it was, and maybe from a cache; now the node before it has renamed another one over
+ * it, or will in a moment. */
+static void await_replaced(struct ls_check_out *out, const struct ls_check_context *context,
+                           const char *dir, const char *path)
+{
+    int me = node_of(context), before = neighbour(context, -1);
+    char text[128];
+    struct ls_error err = {0};
+    struct timespec moment = {.tv_nsec = 10000000};
+    double until = ls_time_monotonic() + SEEN_WITHIN;
+    content(context, me, before, "second", text);
+    while (!holds(path, text, &err) && ls_time_monotonic() < until)
+        nanosleep(&moment, NULL);
+    if (!holds(path, text, &err))
+        ls_check_fact(out, "stale %d after %.1f s %s", before, SEEN_WITHIN, err.message);
+    else
+        ls_check_fact(out, "seen %d %s: write, sync, lock, read, rename%s", before, dir,
+                      before != me ? ", by one node and seen from another" : "");
 }
 
 static bool failed_itself(const struct ls_check *check, const struct ls_check_world *w,
@@ -140,9 +176,19 @@ static bool failed_itself(const struct ls_check *check, const struct ls_check_wo
     return false;
 }
 
+/* Node `node` did not see the file of its next one: then it has not renamed either. */
+static bool saw_nothing(const struct ls_check_world *w, long node)
+{
+    for (int r = 0; r < w->size; r++)
+        if (w->node[r] == node && w->fact[r] && !strncmp(w->fact[r], "unseen ", 7))
+            return true;
+    return false;
+}
+
 void ls_check_output_seen(const struct ls_check *check, const struct ls_check_world *w,
                           struct ls_check_list *list)
 {
+    int first = list->n; /* what is added here blames nobody else */
     for (int r = 0; r < w->size; r++) {
         char *why;
         const char *fact = w->fact[r], *at = fact ? strchr(fact, ' ') : NULL;
@@ -150,36 +196,47 @@ void ls_check_output_seen(const struct ls_check *check, const struct ls_check_wo
             continue;
         long node = strtol(at, &why, 10);
         why += *why == ' ';
+        struct ls_check_list before = *list;
+        before.n = first;
         if (!strncmp(fact, "seen ", 5))
             ls_check_add(list, check, LS_CHECK_PASS, r, "", why, "", "");
-        else if (failed_itself(check, w, list, node))
+        else if (failed_itself(check, w, &before, node) ||
+                 (!strncmp(fact, "stale ", 6) && saw_nothing(w, node)))
             ls_check_add(list, check, LS_CHECK_SKIP, r, "",
-                         "the node whose file it should read wrote none", "", "");
+                         "the node that should write what it reads wrote nothing", "", "");
         else
-            ls_check_add(list, check, LS_CHECK_FAIL, r, "", why, "what the next node wrote there",
-                         "put checkpoint.dir on a file system that all nodes share");
+            ls_check_add(
+                list, check, LS_CHECK_FAIL, r, "", why, "what another node wrote there last",
+                "put checkpoint.dir on a file system that all nodes share, and that caches "
+                "no old names");
     }
 }
 
+/* First half: a file of its own. Second half: its neighbours rename over each other's files. */
 void ls_check_output(struct ls_check_out *out, const struct ls_check_context *context)
 {
-    char dir[PATH_SIZE], path[FILE_SIZE];
+    char dir[PATH_SIZE], path[FILE_SIZE], next[FILE_SIZE];
     struct statvfs fs;
     if (!existing(context->out_dir, dir)) {
         bad_folder(out, "cannot use", context->out_dir, errno);
         return;
     }
     name_file(context, dir, node_of(context), path);
-    if (write_own(out, context, dir, path)) {
-        char text[24];
-        int64_t room = statvfs(dir, &fs) == 0 ? (int64_t)(fs.f_bavail * fs.f_frsize) : INT64_MAX;
-        if (room < LEAST_FREE)
-            ls_check_say(out, LS_CHECK_WARN, "", "room for checkpoints", "make room there",
-                         "%s has %s free", dir, ls_format_bytes(room, text));
-        if (ls_check_next(out)) {
-            read_other(out, context, dir);
-            ls_check_next(out); /* until the others have read, too */
-        }
+    name_file(context, dir, neighbour(context, 1), next);
+    if (!write_own(out, context, dir, path)) {
+        unlink(path);
+        return;
+    }
+    char text[24];
+    int64_t room = statvfs(dir, &fs) == 0 ? (int64_t)(fs.f_bavail * fs.f_frsize) : INT64_MAX;
+    if (room < LEAST_FREE)
+        ls_check_say(out, LS_CHECK_WARN, "", "room for checkpoints", "make room there",
+                     "%s has %s free", dir, ls_format_bytes(room, text));
+    if (ls_check_next(out)) {
+        if (replace_next(out, context, dir, next))
+            await_replaced(out, context, dir, path);
+        ls_check_next(out); /* until the others have read, too */
+        unlink(next);       /* where its own node came too early to remove what was put there */
     }
     unlink(path);
 }

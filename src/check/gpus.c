@@ -233,7 +233,7 @@ void ls_check_gpu_clocks(struct ls_check_out *out, const struct ls_check_context
 /* ---- gpu.nvlink ---- */
 
 /* How many links a GPU should have depends on the board: the best of the node is what all should have, and
- * nodes are compared with each other. */
+ * nodes are compared with each other, also those where not one is active. */
 static int judge_links(struct ls_check_out *out, const struct gpus *gpus, int best)
 {
     int found = 0;
@@ -259,21 +259,25 @@ static int judge_links(struct ls_check_out *out, const struct gpus *gpus, int be
 void ls_check_gpu_nvlink(struct ls_check_out *out, const struct ls_check_context *context)
 {
     struct gpus before, after;
-    int best = 0, counted = 0, rising = 0;
+    int best = 0, links = 0, counted = 0, rising = 0;
     if (!ask(out, context, &before))
         return;
     for (int i = 0; i < before.n; i++) {
+        links += before.state[i].links_active + before.state[i].links_inactive;
         best = before.state[i].links_active > best ? before.state[i].links_active : best;
         counted += before.state[i].link_errors >= 0;
     }
     int found = judge_links(out, &before, best);
-    if (best == 0 && !found) {
-        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no NVLink is in use here");
+    if (links <= 0 && !found) {
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "",
+                     links ? "the driver does not say" : "no GPU here has NVLinks");
         return;
     }
+    /* None may be right, for cards without a bridge; the other nodes tell. */
     if (!found)
-        ls_check_fact(out, "%d active links of each GPU%s", best,
-                      counted ? "" : ", error counters not known");
+        ls_check_fact(out, "%d active links of each GPU", best);
+    if (!counted && best > 0)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the error counters of NVLinks are not known");
     if (!ls_check_next(out) || !counted || !ask(out, context, &after))
         return;
     for (int i = 0; i < after.n && after.n == before.n; i++) {

@@ -4,6 +4,7 @@
 
 #include "check/check.h"
 #include "check/pairs.h"
+#include "topo/rules.h"
 
 /* ---- pack.c: answers on their way ---- */
 
@@ -21,23 +22,40 @@ enum ls_status ls_check_unpack(const char *text, size_t n, int rank, struct ls_c
 
 /* ---- compare.c ---- */
 
-/* Facts must be equal on all ranks that gave one; whoever differs from the majority is named. The
- * difference is a failure, or only a warning. */
+/* Has a rank found something already? Then the comparison adds no pass. */
+bool ls_check_found(const struct ls_check_list *list, const struct ls_check *check);
+
+/* Facts must be equal on all ranks; whoever differs from the majority is named, with the remedy of the row. A rank
+ * that skipped the check where others gave a fact differs, too: its skip becomes what a difference is, a failure
+ * or only a warning. */
 void ls_check_equal_fail(const struct ls_check *check, const struct ls_check_world *world,
                          struct ls_check_list *list);
 void ls_check_equal_warn(const struct ls_check *check, const struct ls_check_world *world,
                          struct ls_check_list *list);
-/* Facts of `key=value` lines: only keys that differ are shown. */
+/* Like ls_check_equal_fail, but what differs only after the first ": ", the names of the ports, is a warning. */
+void ls_check_equal_ports(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
+/* Facts of `key=value` lines: only keys that differ are shown. A difference is a failure. The two differ in what
+ * they call a line. */
 void ls_check_same_settings(const struct ls_check *check, const struct ls_check_world *world,
                             struct ls_check_list *list);
-/* A UUID must not be in the facts of two ranks of one node. */
+void ls_check_same_files(const struct ls_check *check, const struct ls_check_world *world,
+                         struct ls_check_list *list);
+/* A UUID must not be in the facts of two ranks of one node; warns of nodes that have no GPU where others have. */
 void ls_check_distinct_gpus(const struct ls_check *check, const struct ls_check_world *world,
                             struct ls_check_list *list);
 
+/* Facts: "0-3,8 of 64", the CPUs of a task, and how many the tasks of its node have. limits.c */
+void ls_check_shared_cpus(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list);
+/* Facts: "subnet ADDRESS/BITS", and ", default route" where the interface holds that. names.c */
+void ls_check_same_subnets(const struct ls_check *check, const struct ls_check_world *world,
+                           struct ls_check_list *list);
 /* Facts: names that a node could not look up. names.c */
 void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
-/* Facts: "seen N", or "unseen N why": whether the file that node N wrote can be read. files.c */
+/* Facts: "seen N what", "unseen N why": the file that node N wrote is not to be read; "stale N why": what node N
+ * renamed over this node's file is not. files.c */
 void ls_check_output_seen(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
 /* Facts: a line for each other node, its number, a blank, what was seen of it. links.c */
@@ -110,11 +128,17 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
 
 /* ---- local halves ---- */
 
+/* What the rules of src/topo decide for this task, from the environment as the user made it: without what our
+ * plugin has set. Errors as ls_topo_decide; LS_ERR_ENV also where the machine could not be read. settings.c */
+enum ls_status ls_check_decide(const struct ls_check_context *context, struct ls_arena *arena,
+                               struct ls_topo_decision *decision, struct ls_error *err);
+
 #define LS_CHECK_LOCAL(name) \
     void ls_check_##name(struct ls_check_out *out, const struct ls_check_context *context)
 LS_CHECK_LOCAL(slurm); /* environment.c */
 LS_CHECK_LOCAL(machine);
-LS_CHECK_LOCAL(settings);    /* settings.c */
+LS_CHECK_LOCAL(settings); /* settings.c */
+LS_CHECK_LOCAL(conf);
 LS_CHECK_LOCAL(gpu_visible); /* devices.c */
 LS_CHECK_LOCAL(gpu_xid);
 LS_CHECK_LOCAL(gpu_mode); /* gpus.c */
@@ -140,6 +164,7 @@ LS_CHECK_LOCAL(kernel_version);
 LS_CHECK_LOCAL(program);
 LS_CHECK_LOCAL(memlock); /* limits.c */
 LS_CHECK_LOCAL(nofile);
+LS_CHECK_LOCAL(nproc);
 LS_CHECK_LOCAL(stack);
 LS_CHECK_LOCAL(shm);
 LS_CHECK_LOCAL(cpus);

@@ -3,11 +3,16 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
 /* What NCCL takes of /dev/shm for each rank with a GPU (its guide asks for room; 64 MiB is ample). */
 #define SHM_PER_RANK (64 * MIB)
+/* NCCL makes a file there for each pair of ranks of a node and channel, of which it has at most 64. */
+#define SHM_FILES_PER_PAIR 64
+/* Threads of all programs of a user on a node: below this, the rules of `lockstep topo` warn, too. */
+#define NPROC_ENOUGH 4096
 /* Descriptors of a process of its own, and of a connection to each rank over TCP, twice while they
  * reconnect. */
 enum { NOFILE_BASE = 256, NOFILE_PER_RANK = 4 };
@@ -66,6 +71,23 @@ void ls_check_nofile(struct ls_check_out *out, const struct ls_check_context *co
                      (long long)l->nofile);
 }
 
+void ls_check_nproc(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    const struct ls_topo_limits *l = limits(context, out);
+    if (!l)
+        return;
+    if (l->nproc == -1)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "unlimited");
+    else if (l->nproc >= NPROC_ENOUGH)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%lld", (long long)l->nproc);
+    else if (l->nproc < 0)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "not known");
+    else
+        ls_check_say(
+            out, LS_CHECK_WARN, "", "at least 4096, for threads of all programs of this user",
+            "ulimit -u before srun, or LimitNPROC in slurmd's unit", "%lld", (long long)l->nproc);
+}
+
 void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_limits *l = limits(context, out);
@@ -82,7 +104,8 @@ void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *con
 void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_limits *l = limits(context, out);
-    int64_t need = SHM_PER_RANK * context->local_size * context->workers;
+    int64_t ranks = (int64_t)context->local_size * context->workers, need = SHM_PER_RANK * ranks;
+    int64_t files = SHM_FILES_PER_PAIR * ranks * (ranks - 1);
     char text[24], wanted[24], expected[96];
     if (!l)
         return;
@@ -96,31 +119,126 @@ void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *conte
                      "remove what old jobs left in /dev/shm, or make it larger; containers take "
                      "--shm-size",
                      "%s free in /dev/shm", ls_format_bytes(l->shm_free, text));
+    else if (l->shm_files >= 0 && l->shm_files < files)
+        ls_check_say(out, LS_CHECK_WARN, "", "a file for each pair of ranks and channel of NCCL",
+                     "remove what old jobs left in /dev/shm, or mount it with more nr_inodes",
+                     "%lld files can be made in /dev/shm, and %lld may be needed",
+                     (long long)l->shm_files, (long long)files);
     else
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "enough free in /dev/shm for %s",
                      ls_format_bytes(need, wanted));
 }
 
+/* ---- sys.cpu ---- */
+
+/* "0-3,8 of 64": what this task may use, and how much of the node Slurm gave to all tasks together. */
+static void say_mask(struct ls_check_out *out, const cpu_set_t *mask, int given)
+{
+    struct ls_buf list;
+    ls_buf_init(&list, 1 << 16);
+    for (int cpu = 0, last; cpu < CPU_SETSIZE; cpu = last + 1) {
+        last = cpu;
+        if (!CPU_ISSET(cpu, mask))
+            continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, mask))
+            last++;
+        ls_buf_printf(&list, "%s%d", list.len ? "," : "", cpu);
+        if (last > cpu)
+            ls_buf_printf(&list, "-%d", last);
+    }
+    ls_check_fact(out, "%s of %d", list.data ? list.data : "", given);
+    ls_buf_free(&list);
+}
+
 void ls_check_cpus(struct ls_check_out *out, const struct ls_check_context *context)
 {
     cpu_set_t mask;
+    struct ls_arena arena = {0};
+    struct ls_topo_decision decision;
     if (sched_getaffinity(0, sizeof mask, &mask) != 0) {
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the CPU mask cannot be read");
         return;
     }
     int allowed = CPU_COUNT(&mask), wanted = context->slurm->cpus_per_task;
-    if (wanted > allowed && context->machine && allowed >= context->machine->ncpu)
-        ls_check_say(out, LS_CHECK_PASS, "", "", "",
-                     "%d CPUs asked for, and all %d of the machine may be used", wanted, allowed);
-    else if (wanted > allowed) {
+    int here = context->machine ? context->machine->ncpu : allowed;
+    int given = context->slurm->cpus_on_node;
+    if (wanted > allowed && allowed < here) { /* not where Slurm counts more than the machine has */
         char expected[64];
         snprintf(expected, sizeof expected, "%d, by --cpus-per-task", wanted);
         ls_check_say(out, LS_CHECK_WARN, "", expected,
                      "say --cpus-per-task to srun, too (older versions do not inherit it), or "
                      "--cpu-bind=none",
                      "%d CPUs may be used", allowed);
-    } else
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%d CPUs", allowed);
+    }
+    if (ls_check_decide(context, &arena, &decision, NULL) == LS_OK)
+        for (int i = 0; i < decision.nnote; i++)
+            if (decision.note[i].about && !strcmp(decision.note[i].about, "cpus"))
+                ls_check_say(out, LS_CHECK_WARN, "", "", "", "%s", decision.note[i].text);
+    ls_arena_free(&arena);
+    say_mask(out, &mask, given > 0 && given < here ? given : here);
+}
+
+struct node_cpus {
+    cpu_set_t all;
+    int tasks, sum, given;
+};
+
+static bool read_mask(const char *fact, cpu_set_t *mask, int *given)
+{
+    char list[8192];
+    const char *of = fact ? strstr(fact, " of ") : NULL;
+    if (!of || (size_t)(of - fact) >= sizeof list)
+        return false;
+    memcpy(list, fact, (size_t)(of - fact));
+    list[of - fact] = '\0';
+    *given = atoi(of + 4);
+    return ls_topo_parse_cpus(list, mask) && CPU_COUNT(mask) > 0;
+}
+
+/* Tasks that were pinned to the same few CPUs, as by a SLURM_CPU_BIND that came along from another step. Tasks that
+ * share all that Slurm gave to the node are not pinned at all, which is fine. */
+static bool is_shared(const struct node_cpus *n)
+{
+    int all = CPU_COUNT(&n->all);
+    return n->tasks > 1 && n->sum > all && all < n->given;
+}
+
+void ls_check_shared_cpus(const struct ls_check *check, const struct ls_check_world *w,
+                          struct ls_check_list *list)
+{
+    int nodes = 0, given;
+    cpu_set_t mask;
+    for (int r = 0; r < w->size; r++)
+        nodes = w->node[r] >= nodes ? w->node[r] + 1 : nodes;
+    struct node_cpus *node = calloc((size_t)nodes + 1, sizeof *node);
+    bool found = ls_check_found(list, check);
+    list->failed |= !node;
+    for (int r = 0; node && r < w->size; r++)
+        if (read_mask(w->fact[r], &mask, &given)) {
+            struct node_cpus *n = &node[w->node[r]];
+            CPU_OR(&n->all, &n->all, &mask);
+            n->tasks++;
+            n->sum += CPU_COUNT(&mask);
+            n->given = given;
+        }
+    for (int r = 0; node && r < w->size; r++) {
+        char text[96], expected[96];
+        if (!read_mask(w->fact[r], &mask, &given))
+            continue;
+        const struct node_cpus *n = &node[w->node[r]];
+        snprintf(text, sizeof text, "%d CPUs", CPU_COUNT(&mask));
+        if (!is_shared(n)) {
+            if (!found)
+                ls_check_add(list, check, LS_CHECK_PASS, r, "", text, "", "");
+            continue;
+        }
+        snprintf(text, sizeof text, "%d tasks share %d CPUs", n->tasks, CPU_COUNT(&n->all));
+        snprintf(expected, sizeof expected, "CPUs of their own, of the %d on the node", n->given);
+        ls_check_add(
+            list, check, LS_CHECK_WARN, r, "", text, expected,
+            "unset SLURM_CPU_BIND, which may come from another step, or say --cpu-bind=cores");
+    }
+    free(node);
 }
 
 void ls_check_memory(struct ls_check_out *out, const struct ls_check_context *context)

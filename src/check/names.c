@@ -1,6 +1,5 @@
 /* Interfaces and names. Lockstep looks no name up; programs that are given MASTER_ADDR do. */
 #include "check/internal.h"
-#include "topo/rules.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -13,25 +12,23 @@
 /* ---- net.if ---- */
 
 /* What the rules choose, or, where they see no need to choose, the way out. */
-static const char *choose(const struct ls_check_context *context, struct ls_arena *arena)
+static const struct ls_topo_iface *choose(const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
-    struct ls_topo_request request = {.machine = m,
-                                      .get = context->get,
-                                      .user = context->user,
-                                      .local_rank = context->local_rank,
-                                      .local_size = context->local_size,
-                                      .ranks = context->size,
-                                      .nodes = context->nodes};
-    struct ls_topo_decision decision = {0};
-    if (ls_topo_decide(&request, arena, &decision, NULL) == LS_OK && decision.interface)
-        return decision.interface;
-    for (int pass = 0; pass < 2; pass++)
+    struct ls_topo_decision decision;
+    struct ls_arena arena = {0};
+    const struct ls_topo_iface *found = NULL;
+    if (ls_check_decide(context, &arena, &decision, NULL) == LS_OK && decision.interface)
         for (int i = 0; i < m->niface; i++)
+            if (!strcmp(m->iface[i].name, decision.interface))
+                found = &m->iface[i];
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < m->niface && !found; i++)
             if (m->iface[i].up && m->iface[i].class != LS_TOPO_IFACE_LOOPBACK &&
                 m->iface[i].class != LS_TOPO_IFACE_VIRTUAL && (pass || m->iface[i].default_route))
-                return m->iface[i].name;
-    return NULL;
+                found = &m->iface[i];
+    ls_arena_free(&arena);
+    return found;
 }
 
 static int bits(const unsigned char *mask, int bytes)
@@ -77,24 +74,95 @@ static bool subnet(const char *name, char out[static 64])
 
 void ls_check_interface(struct ls_check_out *out, const struct ls_check_context *context)
 {
-    struct ls_arena arena = {0};
     char net[64];
-    const char *name = context->machine ? choose(context, &arena) : NULL;
+    const struct ls_topo_iface *iface = context->machine ? choose(context) : NULL;
     if (!context->machine)
         ls_check_say(out, LS_CHECK_SKIP, "", "", "",
                      "the machine could not be read: see sys.machine");
-    else if (!name && context->nodes > 1)
+    else if (!iface && context->nodes > 1)
         ls_check_say(out, LS_CHECK_FAIL, "", "an interface to the other nodes",
                      "give one an address, and bring it up",
                      "no interface that is up and leads out of this node");
-    else if (!name)
+    else if (!iface)
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "one node, and no interface that leads out");
-    else if (!subnet(name, net))
-        ls_check_say(out, context->nodes > 1 ? LS_CHECK_FAIL : LS_CHECK_WARN, name, "an address",
-                     "give it an address, or choose another interface", "it has no address");
-    else
-        ls_check_fact(out, "subnet %s", net); /* names may differ between nodes */
-    ls_arena_free(&arena);
+    else if (!subnet(iface->name, net))
+        ls_check_say(out, context->nodes > 1 ? LS_CHECK_FAIL : LS_CHECK_WARN, iface->name,
+                     "an address", "give it an address, or choose another interface",
+                     "it has no address");
+    else /* names may differ between nodes */
+        ls_check_fact(out, "subnet %s%s", net, iface->default_route ? ", default route" : "");
+}
+
+/* Racks with subnets of their own, and virtual machines that are a subnet each, are fine where routers join
+ * them: the connections of net.port show that, and that the chosen interface is the one that leads to routers. */
+static bool all_routed(const struct ls_check_world *w, const struct ls_check_list *list)
+{
+    bool connected = false;
+    for (int i = 0; i < list->n; i++)
+        if (!strcmp(list->result[i].check->id, "net.port")) {
+            if (list->result[i].status != LS_CHECK_PASS)
+                return false;
+            connected = true;
+        }
+    for (int r = 0; r < w->size && connected; r++)
+        connected = !w->fact[r] || strstr(w->fact[r], ", default route");
+    return connected;
+}
+
+static bool same_subnet(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ",");
+    return n == strcspn(b, ",") && !strncmp(a, b, n);
+}
+
+static bool same_family(const char *a, const char *b)
+{
+    return !strchr(a, ':') == !strchr(b, ':');
+}
+
+/* The rank whose subnet (or only its family) most ranks share; -1: nobody gave one. */
+static int usual_subnet(const struct ls_check_world *w, bool (*alike)(const char *, const char *),
+                        int *most)
+{
+    int best = -1;
+    *most = 0;
+    for (int r = 0; r < w->size && 2 * *most <= w->size; r++) {
+        int count = 0;
+        for (int s = r; s < w->size && w->fact[r]; s++)
+            count += w->fact[s] && alike(w->fact[r], w->fact[s]);
+        if (count > *most) {
+            *most = count;
+            best = r;
+        }
+    }
+    return best;
+}
+
+void ls_check_same_subnets(const struct ls_check *check, const struct ls_check_world *w,
+                           struct ls_check_list *list)
+{
+    int most, family = usual_subnet(w, same_family, &most), given = 0, odd = 0;
+    int usual = usual_subnet(w, same_subnet, &most);
+    for (int r = 0; r < w->size; r++)
+        given += w->fact[r] != NULL;
+    bool routed = most < given && all_routed(w, list);
+    for (int r = 0; usual >= 0 && r < w->size; r++) {
+        if (!w->fact[r])
+            continue;
+        if (!same_family(w->fact[r], w->fact[family]))
+            ls_check_add(list, check, LS_CHECK_FAIL, r, "", w->fact[r], w->fact[family],
+                         "give all nodes addresses of one family, IPv4 or IPv6");
+        else if (!routed && !same_subnet(w->fact[r], w->fact[usual]))
+            ls_check_add(list, check, LS_CHECK_WARN, r, "", w->fact[r], w->fact[usual],
+                         "if no router joins them, choose an interface that all nodes share: "
+                         "NCCL_SOCKET_IFNAME, or interface in lockstep-site.conf");
+        else
+            continue;
+        odd++;
+    }
+    for (int r = 0; !odd && r < w->size; r++)
+        if (w->fact[r])
+            ls_check_add(list, check, LS_CHECK_PASS, r, "", w->fact[r], "", "");
 }
 
 /* ---- net.name ---- */

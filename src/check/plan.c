@@ -77,13 +77,20 @@ static int64_t number(const struct ls_check_context *context, const char *name)
 /* What Slurm grants on this node in bytes (0: it does not say), and which variable says so. */
 static int64_t granted(const struct ls_check_context *context, const char **by)
 {
-    int64_t node = number(context, "SLURM_MEM_PER_NODE"),
-            cpu = number(context, "SLURM_MEM_PER_CPU");
-    *by = node > 0 ? "SLURM_MEM_PER_NODE" : "SLURM_MEM_PER_CPU";
-    if (node > 0)
-        return node * MIB;
-    return cpu > 0 && context->slurm->cpus_on_node > 0 ? cpu * context->slurm->cpus_on_node * MIB
-                                                       : 0;
+    const struct {
+        const char *name;
+        int64_t count; /* of what it is for */
+    } variables[] = {{"SLURM_MEM_PER_NODE", 1},
+                     {"SLURM_MEM_PER_CPU", context->slurm->cpus_on_node},
+                     {"SLURM_MEM_PER_GPU", context->slurm->gpus_on_node}};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        int64_t mib = number(context, variables[i].name), bytes;
+        *by = variables[i].name;
+        if (mib > 0 && variables[i].count > 0 && ls_mul_i64(mib, variables[i].count, &mib) &&
+            ls_mul_i64(mib, MIB, &bytes))
+            return bytes;
+    }
+    return 0;
 }
 
 void ls_check_job_memory(struct ls_check_out *out, const struct ls_check_context *context)

@@ -1,8 +1,8 @@
 /* The NCCL_ and UCX_ settings of a task: known names, values that are not silently ignored, and nothing
- * left over from debugging. */
+ * left over from debugging. What a value means on this machine, src/topo judges. */
 #include "check/internal.h"
+#include "topo/host.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,103 +171,35 @@ static const struct {
     {"UCX_LOG_LEVEL", "debug", "long logs"},
     {"UCX_RNDV_THRESH", NULL, "UCX chooses by memory type; a fixed value is rarely right"}};
 
-static const char *const levels[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
-                                     "P2C", "PXN", "PHB", "SYS", NULL};
-
 static bool starts(const char *s, const char *with)
 {
     return !strncmp(s, with, strlen(with));
 }
 
-/* Returns the number of warnings. */
-static int check_name(struct ls_check_out *out, const char *name)
+static void check_name(struct ls_check_out *out, const char *name)
 {
     const char *rest = name + 5; /* after "NCCL_" */
     const char *best = known[0];
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (!strcmp(rest, known[i]))
-            return 0;
+            return;
         if (ls_edit_distance(rest, known[i]) < ls_edit_distance(rest, best))
             best = known[i];
     }
-    if (ls_edit_distance(rest, best) <= 2)
+    if (ls_edit_distance(rest, best) <= 2) /* others may be a plugin's own */
         ls_check_say(out, LS_CHECK_WARN, "", "a setting that NCCL knows",
                      "NCCL ignores what it does not know, without a word",
                      "%s; did you mean NCCL_%s?", name, best);
-    return ls_edit_distance(rest, best) <= 2; /* others may be a plugin's own */
 }
 
-static int check_value(struct ls_check_out *out, const char *name, const char *value)
-{
-    int warned = 0;
-    if (!strcmp(name, "NCCL_P2P_LEVEL") || !strcmp(name, "NCCL_NET_GDR_LEVEL")) {
-        bool good = false;
-        for (int i = 0; levels[i]; i++)
-            good |= !strcmp(value, levels[i]);
-        if (!good) {
-            ls_check_say(
-                out, LS_CHECK_WARN, "", "LOC, NVL, PIX, PXB, PHB or SYS",
-                "use a word: numbers mean other things in other versions, and unknown words "
-                "are ignored",
-                "%s=%s", name, value);
-            warned++;
-        }
-    }
-    if (!strcmp(name, "NCCL_SOCKET_IFNAME") && *value == '^' && !strstr(value, "lo")) {
-        ls_check_say(out, LS_CHECK_WARN, "", "lo in the list, too",
-                     "a list with ^ replaces the whole default one: write ^lo,docker0",
-                     "%s=%s makes the loopback interface eligible", name, value);
-        warned++;
-    }
-    if (!strcmp(name, "UCX_TLS") && *value != '^' && strcmp(value, "all") != 0 &&
-        !strstr(value, "self")) {
-        ls_check_say(out, LS_CHECK_WARN, "", "self and sm in the list",
-                     "leave UCX_TLS unset, or add self,sm (and cuda for GPU memory)", "%s=%s", name,
-                     value);
-        warned++;
-    }
-    return warned;
-}
-
-static int check_leftover(struct ls_check_out *out, const char *name, const char *value)
+static void check_leftover(struct ls_check_out *out, const char *name, const char *value)
 {
     for (size_t i = 0; i < sizeof leftover / sizeof *leftover; i++)
         if (!strcmp(name, leftover[i].name) &&
             (!leftover[i].value || !strcasecmp(value, leftover[i].value))) {
             ls_check_say(out, LS_CHECK_WARN, "", "not set", leftover[i].why, "%s=%s", name, value);
-            return 1;
+            return;
         }
-    return 0;
-}
-
-/* NCCL_IB_HCA=mlx5_1 is a prefix, and takes mlx5_10, too. */
-static int check_prefix(struct ls_check_out *out, const struct ls_topo_machine *m,
-                        const char *value)
-{
-    if (!m || *value == '=' || (*value == '^' && value[1] == '='))
-        return 0;
-    value += *value == '^';
-    for (size_t n; *value; value += n, value += *value == ',') {
-        n = strcspn(value, ",");
-        size_t name = strcspn(value, ",:");
-        const char *exact = NULL, *longer = NULL;
-        for (int i = 0; i < m->nnic; i++) {
-            const char *nic = m->nic[i].name;
-            if (strncmp(nic, value, name) != 0)
-                continue;
-            if (nic[name] == '\0')
-                exact = nic;
-            else if (isdigit((unsigned char)nic[name]))
-                longer = nic;
-        }
-        if (exact && longer) {
-            ls_check_say(out, LS_CHECK_WARN, exact, "an exact name",
-                         "begin the list with =, as in NCCL_IB_HCA==mlx5_1",
-                         "NCCL_IB_HCA is a prefix, and takes %s, too", longer);
-            return 1;
-        }
-    }
-    return 0;
 }
 
 static int by_text(const void *a, const void *b)
@@ -275,12 +207,70 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_own(const char *name)
+static bool is_own(const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!strcmp(name, own[i]))
+        if (strlen(own[i]) == n && !strncmp(name, own[i], n))
             return true;
     return false;
+}
+
+/* ---- the environment as the user made it ---- */
+
+/* What our own plugin or launcher has set follows from each task's devices, and may differ as these do. */
+static bool is_set_by_us(const struct ls_check_context *context, const char *variable)
+{
+    return ls_topo_is_set_by_us(context->get(context->user, LS_TOPO_SET_VARIABLE), variable);
+}
+
+static const char *of_user(void *user, const char *name)
+{
+    const struct ls_check_context *context = user;
+    size_t n = strlen(name);
+    for (int i = 0; context->environ[i]; i++)
+        if (!strncmp(context->environ[i], name, n) && context->environ[i][n] == '=')
+            return is_set_by_us(context, context->environ[i]) ? NULL : context->environ[i] + n + 1;
+    return NULL;
+}
+
+enum ls_status ls_check_decide(const struct ls_check_context *context, struct ls_arena *arena,
+                               struct ls_topo_decision *decision, struct ls_error *err)
+{
+    struct ls_check_context copy = *context;
+    struct ls_topo_request request = {.machine = context->machine,
+                                      .get = of_user,
+                                      .user = &copy,
+                                      .local_rank = context->local_rank,
+                                      .local_size = context->local_size,
+                                      .ranks = context->size,
+                                      .nodes = context->nodes};
+    if (!context->machine)
+        return ls_error_set(err, LS_ERR_ENV, "the machine could not be read");
+    return ls_topo_decide(&request, arena, decision, err);
+}
+
+/* ---- env.nccl ---- */
+
+/* What the rules of `lockstep topo` say of single variables. NCCL's own matter only where there are GPUs. */
+static void judge_values(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    struct ls_arena arena = {0};
+    struct ls_topo_decision decision;
+    struct ls_error err = {0};
+    if (ls_check_decide(context, &arena, &decision, &err) != LS_OK)
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "values were not judged: %s", err.message);
+    else
+        for (int i = 0; i < decision.nnote; i++) {
+            const struct ls_topo_note *note = &decision.note[i];
+            if (note->level == LS_TOPO_INFO || !note->about ||
+                !(starts(note->about, "NCCL_") || starts(note->about, "UCX_") ||
+                  starts(note->about, "CUDA_")))
+                continue;
+            bool fatal = note->level == LS_TOPO_PROBLEM &&
+                         (starts(note->about, "UCX_") || context->machine->ngpu > 0);
+            ls_check_say(out, fatal ? LS_CHECK_FAIL : LS_CHECK_WARN, "", "", "", "%s", note->text);
+        }
+    ls_arena_free(&arena);
 }
 
 void ls_check_settings(struct ls_check_out *out, const struct ls_check_context *context)
@@ -288,10 +278,10 @@ void ls_check_settings(struct ls_check_out *out, const struct ls_check_context *
     enum { MOST = 512 };
     char *set[MOST] = {NULL};
     struct ls_buf fact;
-    int n = 0, warned = 0;
+    int n = 0;
     for (int i = 0; context->environ[i] && n < MOST; i++)
         if ((starts(context->environ[i], "NCCL_") || starts(context->environ[i], "UCX_")) &&
-            strchr(context->environ[i], '='))
+            strchr(context->environ[i], '=') && !is_set_by_us(context, context->environ[i]))
             set[n++] = context->environ[i];
     qsort(set, (size_t)n, sizeof *set, by_text);
     ls_buf_init(&fact, 1 << 16);
@@ -302,14 +292,48 @@ void ls_check_settings(struct ls_check_out *out, const struct ls_check_context *
             continue;
         memcpy(name, set[i], length);
         name[length] = '\0';
-        const char *value = set[i] + length + 1;
         if (starts(name, "NCCL_"))
-            warned += check_name(out, name);
-        warned += check_value(out, name, value) + check_leftover(out, name, value);
-        if (!strcmp(name, "NCCL_IB_HCA"))
-            warned += check_prefix(out, context->machine, value);
-        if (!is_own(name))
+            check_name(out, name);
+        check_leftover(out, name, set[i] + length + 1);
+        if (!is_own(name, length))
             ls_buf_printf(&fact, "%s%s", fact.len ? "\n" : "", set[i]);
+    }
+    judge_values(out, context);
+    ls_check_fact(out, "%s", fact.data ? fact.data : "");
+    ls_buf_free(&fact);
+}
+
+/* ---- env.conf ---- */
+
+/* Of the lines that set something: comments may differ, and so may what names devices. */
+static uint64_t hash_lines(char *text)
+{
+    uint64_t hash = 0;
+    for (char *line = text, *next; line; line = next) {
+        if ((next = strchr(line, '\n')))
+            *next++ = '\0';
+        line += strspn(line, " \t\r");
+        line[strcspn(line, "\r")] = '\0';
+        if (*line && *line != '#' && !is_own(line, strcspn(line, "= \t")))
+            hash = ls_mix64(hash, ls_hash64(line));
+    }
+    return hash;
+}
+
+void ls_check_conf(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    static char path[LS_TOPO_HOST_FILES][4096];
+    int n = ls_topo_host_files(context->get, context->user, path);
+    struct ls_buf fact;
+    ls_buf_init(&fact, 1 << 16);
+    for (int i = 0; i < n; i++) {
+        char *text = NULL;
+        size_t size;
+        struct ls_error absent = {0}; /* as for NCCL and UCX, which take it for empty */
+        if (ls_file_read(path[i], 1 << 20, &text, &size, &absent) == LS_OK)
+            ls_buf_printf(&fact, "%s%s=%016llx", fact.len ? "\n" : "", path[i],
+                          (unsigned long long)hash_lines(text));
+        free(text);
     }
     ls_check_fact(out, "%s", fact.data ? fact.data : "");
     ls_buf_free(&fact);

@@ -30,7 +30,7 @@ static bool relevant(const char *variable)
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
             /* What we have set for this very task may differ between nodes, as their devices and CPUs do;
-             * `lockstep check` compares those. */
+             * `lockstep check` compares the devices. */
             return !ls_topo_is_set_by_us(getenv(LS_TOPO_SET_VARIABLE), variable);
     return false;
 }

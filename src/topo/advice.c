@@ -439,14 +439,17 @@ static void advise_environment(struct ls_decide *c)
     static const char *const levels[] = {"NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         const char *value = ls_decide_get(c, checks[i].name);
+        c->about = checks[i].name;
         if (value)
             checks[i].check(c, value);
     }
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         const char *value = ls_decide_get(c, levels[i]);
+        c->about = levels[i];
         if (value)
             check_level(c, levels[i], value);
     }
+    c->about = "CUDA_DEVICE_ORDER";
     const char *order = ls_decide_get(c, "CUDA_DEVICE_ORDER");
     if (order && strcmp(order, "PCI_BUS_ID") != 0 && c->machine->ngpu > 1)
         ls_decide_note(
@@ -454,6 +457,7 @@ static void advise_environment(struct ls_decide *c)
             "CUDA_DEVICE_ORDER=%.40s numbers GPUs in another order than Slurm and the driver: "
             "CPUs and NICs may be those of another GPU; use PCI_BUS_ID",
             order);
+    c->about = NULL;
 }
 
 void ls_decide_advice(struct ls_decide *c)

@@ -20,7 +20,8 @@ struct ls_decide {
     struct ls_arena *arena;
     struct ls_topo_decision *decision;
     struct ls_error *err;
-    bool failed; /* no memory: said once, at the end */
+    bool failed;       /* no memory: said once, at the end */
+    const char *about; /* of the notes that follow, static */
 
     /* place.c */
     bool own_mask;                   /* Slurm gave the task CPUs of its own already */

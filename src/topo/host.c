@@ -35,23 +35,33 @@ static enum ls_status add_file(const char *path, struct ls_arena *arena, const c
     return LS_OK;
 }
 
+int ls_topo_host_files(ls_topo_getenv *get, void *user, char path[LS_TOPO_HOST_FILES][4096])
+{
+    const char *home = get(user, "HOME"), *nccl = get(user, "NCCL_CONF_FILE");
+    int n = 0;
+    home = home && *home ? home : NULL;
+    if (nccl && *nccl)
+        snprintf(path[n++], sizeof path[0], "%s", nccl);
+    else if (home)
+        snprintf(path[n++], sizeof path[0], "%s/.nccl.conf", home);
+    snprintf(path[n++], sizeof path[0], "/etc/nccl.conf");
+    snprintf(path[n++], sizeof path[0], "/etc/ucx/ucx.conf");
+    if (home)
+        snprintf(path[n++], sizeof path[0], "%s/ucx.conf", home);
+    snprintf(path[n++], sizeof path[0], "ucx.conf");
+    return n;
+}
+
 enum ls_status ls_topo_host_keys(ls_topo_getenv *get, void *user, struct ls_arena *arena,
                                  const char ***names, struct ls_error *err)
 {
-    const char *home = get(user, "HOME"), *nccl = get(user, "NCCL_CONF_FILE");
-    char path[4096];
-    int count = 0;
+    char path[LS_TOPO_HOST_FILES][4096];
+    int count = 0, files = ls_topo_host_files(get, user, path);
     const char **none = ls_arena_alloc(arena, sizeof *none);
     if (!none)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for the keys of configuration files");
     *names = none;
-    snprintf(path, sizeof path, "%s/.nccl.conf", home ? home : "");
-    if ((nccl && *nccl) || (home && *home))
-        LS_TRY(add_file(nccl && *nccl ? nccl : path, arena, names, &count, err));
-    LS_TRY(add_file("/etc/nccl.conf", arena, names, &count, err));
-    LS_TRY(add_file("/etc/ucx/ucx.conf", arena, names, &count, err));
-    snprintf(path, sizeof path, "%s/ucx.conf", home ? home : "");
-    if (home && *home)
-        LS_TRY(add_file(path, arena, names, &count, err));
-    return add_file("ucx.conf", arena, names, &count, err);
+    for (int i = 0; i < files; i++)
+        LS_TRY(add_file(path[i], arena, names, &count, err));
+    return LS_OK;
 }

@@ -5,6 +5,11 @@
 
 #include "topo/rules.h"
 
+enum { LS_TOPO_HOST_FILES = 5 };
+/* Where NCCL and UCX look for their files, in the order of ls_topo_host_keys: returns how many paths there are
+ * (those in a home folder need to know it). */
+int ls_topo_host_files(ls_topo_getenv *get, void *user, char path[LS_TOPO_HOST_FILES][4096]);
+
 /* Keys set in $NCCL_CONF_FILE or ~/.nccl.conf, /etc/nccl.conf, /etc/ucx/ucx.conf, ~/ucx.conf and ./ucx.conf:
  * a NULL-terminated list in `arena`. A file that is missing or cannot be read counts as empty, as it does for
  * the libraries. LS_ERR_NOMEM. */

@@ -129,10 +129,12 @@ void ls_topo_own_limits(struct ls_topo_limits *limits)
     struct statvfs shm;
     for (int i = 0; i < TABLE; i++)
         *limit_at(limits, i) = of_process(table[i].resource);
-    limits->shm_bytes = limits->shm_free = UNKNOWN;
+    limits->shm_bytes = limits->shm_free = limits->shm_files = UNKNOWN;
     if (statvfs("/dev/shm", &shm) == 0) {
         limits->shm_bytes = (int64_t)(shm.f_blocks * shm.f_frsize);
         limits->shm_free = (int64_t)(shm.f_bavail * shm.f_frsize);
+        if (shm.f_files > 0) /* a file system may count none */
+            limits->shm_files = (int64_t)shm.f_favail;
     }
 }
 
@@ -149,5 +151,5 @@ void ls_topo_read_limits(struct ls_sys *sys, struct ls_topo_machine *machine)
     for (int i = 0; i < TABLE; i++)
         *limit_at(limits, i) = of_text(text, table[i].name);
     limits->shm_bytes = shm_of_mounts(sys);
-    limits->shm_free = UNKNOWN;
+    limits->shm_free = limits->shm_files = UNKNOWN;
 }

@@ -114,6 +114,7 @@ struct ls_topo_limits {
     int64_t memlock, nofile, stack, nproc;
     int64_t shm_bytes, shm_free; /* of /dev/shm */
     int64_t memory_bytes;        /* smaller of the machine's and the cgroup's */
+    int64_t shm_files;           /* that can still be made in /dev/shm */
 };
 
 struct ls_topo_machine {

@@ -24,3 +24,7 @@ tests_check_test_run_LDADD = $(check_libs)
 check_LTLIBRARIES += tests/check/fault.la
 tests_check_fault_la_SOURCES = tests/check/fault.c
 tests_check_fault_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+# Its name is what dlopen looks for.
+check_LTLIBRARIES += tests/check/libnccl.la
+tests_check_libnccl_la_SOURCES = tests/check/fake_nccl.c
+tests_check_libnccl_la_LDFLAGS = $(AM_LDFLAGS) -version-number 2:0:0 -shared -rpath /nowhere

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct ls_topo_machine *node;
@@ -33,7 +35,8 @@ static inline void reset(void)
     memset(environment, 0, sizeof environment);
     slurm = (struct ls_slurm){.place = LS_SLURM_NONE};
     node->ncpu = 4;
-    node->limits = (struct ls_topo_limits){-1, 1 << 20, 8 << 20, -1, 1 << 30, 1 << 30, 8LL << 30};
+    node->limits =
+        (struct ls_topo_limits){-1, 1 << 20, 8 << 20, -1, 1 << 30, 1 << 30, 8LL << 30, -2};
     context = (struct ls_check_context){.root = root,
                                         .get = get,
                                         .environ = environment,
@@ -61,37 +64,79 @@ static inline void write_file(const char *path, const char *text)
         exit(2);
 }
 
-/* What the local half of a check says: "fail: measured | F fact". */
-static inline const char *run(const char *id)
+/* What was said, as text: "fail: measured | F fact". */
+static inline const char *as_text(const struct ls_check *check, const char *said, size_t n)
 {
     static char text[4096];
-    const struct ls_check *check = ls_check_find(id);
-    struct ls_check_out out = {.check = check, .fd = -1};
     struct ls_check_list list = {0};
     const char *facts[64] = {0};
     struct ls_error err = {0};
-    ls_buf_init(&out.text, 1 << 20);
-    check->local(&out, &context);
     /* An empty line ends a half; there is nobody to go on for. */
-    while (out.text.len && out.text.data[out.text.len - 1] == '\n' &&
-           (out.text.len == 1 || out.text.data[out.text.len - 2] == '\n'))
-        out.text.len--;
+    while (n && said[n - 1] == '\n' && (n == 1 || said[n - 2] == '\n'))
+        n--;
     text[0] = '\0';
-    if (ls_check_unpack(out.text.data, out.text.len, 0, &list, facts, &err) != LS_OK)
+    if (ls_check_unpack(said, n, 0, &list, facts, &err) != LS_OK)
         snprintf(text, sizeof text, "error: %s", err.message);
     for (int i = 0; i < list.n; i++) {
-        size_t n = strlen(text);
-        snprintf(text + n, sizeof text - n, "%s%s: %s%s%s", n ? " | " : "",
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof text - at, "%s%s: %s%s%s", at ? " | " : "",
                  ls_check_status_names[list.result[i].status], list.result[i].device,
                  *list.result[i].device ? " " : "", list.result[i].measured);
     }
     if (facts[check - ls_checks]) {
-        size_t n = strlen(text);
-        snprintf(text + n, sizeof text - n, "%sF %s", n ? " | " : "", facts[check - ls_checks]);
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof text - at, "%sF %s", at ? " | " : "", facts[check - ls_checks]);
     }
     ls_check_list_free(&list);
+    return text;
+}
+
+/* What the local half of a check says. */
+static inline const char *run(const char *id)
+{
+    struct ls_check_out out = {.check = ls_check_find(id), .fd = -1};
+    ls_buf_init(&out.text, 1 << 20);
+    out.check->local(&out, &context);
+    const char *text = as_text(out.check, out.text.data, out.text.len);
     ls_buf_free(&out.text);
     return text;
+}
+
+/* What the second half says, after `between` has changed the world. */
+static inline const char *run_second(const char *id, void (*between)(void))
+{
+    struct ls_check_out out = {.check = ls_check_find(id)};
+    char said[65536];
+    int fds[2];
+    size_t n = 0, half = 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0)
+        exit(2);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        out.fd = fds[1];
+        ls_buf_init(&out.text, 1 << 20);
+        out.check->local(&out, &context);
+        ls_check_next(&out);
+        ls_buf_free(&out.text);
+        _exit(0);
+    }
+    close(fds[1]);
+    for (ssize_t got; (got = read(fds[0], said + n, sizeof said - n)) > 0;) {
+        n += (size_t)got;
+        bool end = said[n - 1] == '\n' && (n == half + 1 || said[n - 2] == '\n');
+        if (end && half)
+            break;
+        if (end) {
+            half = n;
+            between();
+            if (write(fds[0], "g", 1) != 1)
+                exit(2);
+        }
+    }
+    close(fds[0]); /* lets it clean up */
+    waitpid(pid, NULL, 0);
+    return as_text(out.check, said + half, n - half);
 }
 
 static inline void expect(const char *what, const char *id, const char *want)

@@ -86,6 +86,10 @@ def test_faults(scratch):
     tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"] and
            "signal 9" in by_id(result)["fs.out"][0]["measured"],
            "a check that crashes has failed", result.stdout[-600:])
+    result = check("--json", cwd=where, fault="*:stale:./.lockstep-check")
+    tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"] and
+           "holds old data" in by_id(result)["fs.out"][0]["measured"],
+           "a name that still means what was renamed away has failed", result.stdout[-600:])
     result = check("--json", cwd=where, fault="*:absent:./.lockstep-check")
     tap.ok(result.returncode == 1 and status(result, "fs.out") == ["fail"],
            "a folder that cannot be written has failed")
@@ -127,6 +131,16 @@ def test_job(scratch):
     tap.ok(result.returncode == 1 and status(result, "job.memory") == ["fail"] and
            "SLURM_MEM_PER_NODE" in by_id(result)["job.memory"][0]["expected"],
            "a job that does not fit into --mem", result.stdout[-600:])
+    # What Slurm says of a step with two GPUs, one of which is granted 10 MiB.
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1",
+            "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "n0",
+            "SLURM_JOB_NODELIST": "n0", "SLURM_NODELIST": "n0", "SLURMD_NODENAME": "n0", "SLURM_STEP_TASKS_PER_NODE": "1",
+            "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_TASKS_PER_NODE": "1",
+            "SLURM_GPUS_ON_NODE": "2", "SLURM_MEM_PER_GPU": "10"}
+    result = check("--json", job, env=step)
+    tap.ok(status(result, "job.memory") == ["fail"] and
+           "20.0 MiB, by SLURM_MEM_PER_GPU" in by_id(result)["job.memory"][0]["expected"],
+           "a job that does not fit into --mem-per-gpu", result.stdout[-600:], result.stderr)
     result = check("--json", "--workers-per-task", "1000000", job)
     tap.same(result.returncode, 2, "too many workers are a usage error")
     os.rename(scratch("test-labels"), scratch("elsewhere"))

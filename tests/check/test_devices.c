@@ -3,8 +3,10 @@
 #include "tests/check/local.h"
 #include "tests/topo/machines.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/socket.h>
+
+#include "config.h"
 
 /* ---- stored machines ---- */
 
@@ -31,24 +33,29 @@ static void test_trees(void)
         {"dgx", "gpu.visible",
          "pass: 8 x NVIDIA H100 80GB HBM3 | F GPU-00000000-0000-4000-8000-000000000000"},
         {"dgx", "gdr.mod", "pass: nvidia_peermem is loaded"},
-        {"dgx", "ib.port", "F 8 active ports of 400 Gbit/s, InfiniBand"},
+        {"dgx", "ib.port",
+         "F 8 active ports of 400 Gbit/s, InfiniBand: mlx5_0/1, mlx5_3/1, mlx5_4/1, mlx5_5/1, "
+         "mlx5_6/1, mlx5_9/1, mlx5_10/1, mlx5_11/1"},
         {"dgx", "ib.gid", "skip: no RoCE port among the compute NICs"},
         {"dgx", "ib.open", "pass: 10 devices"},
         {"dgx", "pci.acs", "skip: the configuration of PCI bridges cannot be read"},
         {"roce-bond", "gdr.mod", "pass: by dma-buf"},
-        {"roce-bond", "ib.port", "F 2 active ports of 200 Gbit/s, RoCE"},
+        {"roce-bond", "ib.port",
+         "F 2 active ports of 200 Gbit/s, RoCE, MTU 9000: mlx5_bond_0/1, mlx5_bond_1/1"},
         {"roce-bond", "ib.gid", "F mlx5_bond_0 GID 3, mlx5_bond_1 GID 3"},
         {"roce-v6", "ib.gid", "F rocep37s0 GID 3, rocep69s0 GID 3"},
         {"mixed", "gdr.mod", "warn: nvidia_peermem is not loaded"},
-        {"mixed", "ib.port", "F 2 active ports of 100 Gbit/s, InfiniBand"},
+        {"mixed", "ib.port", "F 2 active ports of 100 Gbit/s, InfiniBand: mlx5_0/1, mlx5_2/1"},
         {"mixed", "pci.acs",
          "warn: 0000:23:00.0 its DMA goes through the IOMMU | skip: the configuration of PCI "
          "bridges cannot be read"},
-        {"many", "ib.port", "F 11 active ports of 200 Gbit/s, InfiniBand"},
+        {"many", "ib.port",
+         "F 11 active ports of 200 Gbit/s, InfiniBand: mlx5_0/1, mlx5_2/1, mlx5_3/1, mlx5_4/1, "
+         "mlx5_5/1, mlx5_6/1, mlx5_7/1, mlx5_8/1, mlx5_9/1, mlx5_10/1, mlx5_11/1"},
         {"troubled", "ib.port",
          "fail: mlx5_0/1 active, but its SM lid is 0 | warn: mlx5_2 no port is active"},
         {"mig", "gpu.visible", "pass: 2 x NVIDIA A100-PCIE-40GB, MIG"},
-        {"cgroup", "ib.port", "F 1 active ports of 200 Gbit/s, InfiniBand"},
+        {"cgroup", "ib.port", "F 1 active port of 200 Gbit/s, InfiniBand: mlx5_1/1"},
         {"cgroup", "ib.open", "fail: mlx5_0 its device node cannot be opened"},
         {"cloud-vm", "gpu.visible",
          "pass: 4 x NVIDIA A100-SXM4-40GB | F GPU-00000000-0000-4000-8000-000000000000"},
@@ -92,6 +99,77 @@ static void test_tree_faults(void)
            "fail: mlx5_bond_0 none of its 0 GIDs is | fail: mlx5_bond_1 none of its 0 GIDs is");
 }
 
+/* Two nodes as the check sees them, one after the other, and what comes of comparing them. */
+static void see_both(struct ls_check_list *list, const char **fact, int rank)
+{
+    const struct ls_check *check = ls_check_find("ib.port");
+    const char *unmet = ls_check_unmet(check, &context);
+    fact[rank] = NULL;
+    if (unmet) {
+        ls_check_add(list, check, LS_CHECK_SKIP, rank, "", unmet, "", "");
+        return;
+    }
+    const char *said = run("ib.port");
+    if (!strncmp(said, "F ", 2))
+        fact[rank] = ls_arena_strdup(&list->arena, said + 2);
+}
+
+static void compare_both(const char *what, struct ls_check_list *list, const char **fact,
+                         const char *want)
+{
+    static const char *const host[] = {"n0", "n1"};
+    static const int number[] = {0, 1};
+    const struct ls_check *check = ls_check_find("ib.port");
+    struct ls_check_world w = {2, host, number, fact};
+    char got[1024] = "";
+    check->compare(check, &w, list);
+    for (int i = 0; i < list->n; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s %d", i ? " | " : "",
+                 ls_check_status_names[list->result[i].status], list->result[i].rank);
+    tap_ok(!strcmp(got, want), "ib.port: %s: %s", what, got);
+    ls_check_list_free(list);
+}
+
+/* NVIDIA/nccl issues 234 and 2428: InfiniBand on one node only, and other devices to be opened on one node; both
+ * hang where NCCL starts. */
+static void test_two_trees(void)
+{
+    struct ls_check_list list = {0};
+    const char *fact[2];
+    see_tree("dgx");
+    see_both(&list, fact, 0);
+    see_both(&list, fact, 1);
+    compare_both("two equal nodes", &list, fact, "pass 0 | pass 1");
+    see_tree("dgx");
+    see_both(&list, fact, 0);
+    see_tree("tcp");
+    see_both(&list, fact, 1);
+    compare_both("InfiniBand on one node only", &list, fact, "fail 1");
+    see_tree("dgx");
+    see_both(&list, fact, 0);
+    for (int i = 0; i < node->nnic; i++)
+        if (!strcmp(node->nic[i].name, "mlx5_3"))
+            node->nic[i].class = LS_TOPO_NIC_CLOSED;
+    see_both(&list, fact, 1);
+    compare_both("a device that one node may not open", &list, fact, "fail 1");
+    see_tree("roce-bond");
+    see_both(&list, fact, 0);
+    for (int i = 0; i < node->niface; i++)
+        node->iface[i].mtu = 1500;
+    see_both(&list, fact, 1);
+    compare_both("another MTU", &list, fact, "fail 1");
+    see_tree("dgx");
+    see_both(&list, fact, 0);
+    see_tree("roce-bond");
+    see_both(&list, fact, 1);
+    compare_both("InfiniBand here, RoCE there", &list, fact, "fail 1");
+    see_tree("dgx");
+    see_both(&list, fact, 0);
+    strcpy(node->nic[0].name, "mlx5_7");
+    see_both(&list, fact, 1);
+    compare_both("as many devices, and one of them another", &list, fact, "warn 1");
+}
+
 /* ---- NVML ---- */
 
 static char library[4096];
@@ -116,6 +194,7 @@ static void test_nvml(void)
         {"", "gpu.ecc", "pass: no uncorrected error"},
         {"", "gpu.clocks", "pass: nothing holds clocks down, idle"},
         {"", "gpu.nvlink", "F 12 active links of each GPU"},
+        {"dead", "gpu.nvlink", "F 0 active links of each GPU"},
         {"switches", "gpu.nvlink", "F 12 active links of each GPU"},
         {"prohibited", "gpu.mode", "fail: 0000:ca:00.0 compute mode Prohibited"},
         {"exclusive", "gpu.mode", "warn: 0000:ca:00.0 compute mode Exclusive"},
@@ -144,7 +223,8 @@ static void test_nvml(void)
         {"silent", "gpu.mode", "skip: the driver does not say"},
         {"silent", "gpu.ecc", "skip: the driver does not say"},
         {"silent", "gpu.clocks", "skip: the driver does not say"},
-        {"silent", "gpu.nvlink", "F 12 active links of each GPU, error counters not known"},
+        {"silent", "gpu.nvlink",
+         "skip: the error counters of NVLinks are not known | F 12 active links of each GPU"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         use_nvml("libfakenvml", rows[i].fault);
@@ -153,8 +233,7 @@ static void test_nvml(void)
     static const char *const ids[] = {"gpu.mode", "gpu.ecc", "gpu.clocks", "gpu.nvlink"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         use_nvml("libfakenvml_bare", "");
-        expect("a library without these functions", ids[i],
-               i < 3 ? "skip: the driver does not say" : "skip: no NVLink is in use here");
+        expect("a library without these functions", ids[i], "skip: the driver does not say");
         use_nvml("libnowhere", "");
         tap_ok(!strncmp(run(ids[i]), "skip: NVML cannot be loaded: ", 29), "%s: no library",
                ids[i]);
@@ -371,7 +450,8 @@ static void make_nics(enum ls_topo_link link)
 static void test_nics(void)
 {
     make_nics(LS_TOPO_LINK_IB);
-    expect("two ports", "ib.port", "F 2 active ports of 400 Gbit/s, InfiniBand");
+    expect("two ports", "ib.port",
+           "F 2 active ports of 400 Gbit/s, InfiniBand: mlx5_0/1, mlx5_1/1");
     node->nic[1].port[0].gbit = 100;
     expect("one came up slowly", "ib.port", "fail: mlx5_1/1 100 Gbit/s");
     make_nics(LS_TOPO_LINK_IB);
@@ -379,11 +459,12 @@ static void test_nics(void)
     expect("no subnet manager", "ib.port", "fail: mlx5_0/1 active, but its SM lid is 0");
     make_nics(LS_TOPO_LINK_ETHERNET);
     node->nic[0].port[0].sm_lid = node->nic[1].port[0].sm_lid = 0;
-    expect("RoCE needs none", "ib.port", "F 2 active ports of 400 Gbit/s, RoCE");
+    expect("RoCE needs none", "ib.port",
+           "F 2 active ports of 400 Gbit/s, RoCE: mlx5_0/1, mlx5_1/1");
     node->nic[0].class = LS_TOPO_NIC_DOWN;
     node->nic[0].why = "its port is down";
     expect("a NIC that is down", "ib.port",
-           "warn: mlx5_0 its port is down | F 1 active ports of 400 Gbit/s, RoCE");
+           "warn: mlx5_0 its port is down | F 1 active port of 400 Gbit/s, RoCE: mlx5_1/1");
     node->nic[1].class = LS_TOPO_NIC_STORAGE;
     expect("nothing left", "ib.port",
            "warn: mlx5_0 its port is down | fail: none of 2 NICs is up and free");
@@ -414,17 +495,95 @@ static void test_nics(void)
     expect("OFED", "ver.ofed", "F mlx5_core 24.01-0.3.3");
 }
 
+/* ---- ib.ctr ---- */
+
+static const char *rises;
+
+static void raise_one(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/sys/class/infiniband/mlx5_1/ports/1/%s", rises);
+    write_file(path, "7\n");
+}
+
+static void nothing(void)
+{
+}
+
+static void test_counters(void)
+{
+    static const struct {
+        const char *counter, *want;
+    } rows[] = {
+        {"counters/link_downed", "fail: mlx5_1 link_downed rose by 2"},
+        {"counters/symbol_error", "fail: mlx5_1 symbol_error rose by 2"},
+        {"counters/port_rcv_errors", "fail: mlx5_1 port_rcv_errors rose by 2"},
+        {"hw_counters/local_ack_timeout_err", "fail: mlx5_1 local_ack_timeout_err rose by 2"},
+        {"hw_counters/packet_seq_err", "warn: mlx5_1 packet_seq_err rose by 2"},
+        {"hw_counters/roce_adp_retrans", "warn: mlx5_1 roce_adp_retrans rose by 2"},
+        {"counters/port_rcv_data", "pass: no errors were added"}, /* bytes, and no error */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[128];
+        make_nics(LS_TOPO_LINK_IB);
+        if (i == 0) {
+            const char *got = run_second("ib.ctr", nothing);
+            tap_ok(!strcmp(got, "skip: no counters here"), "ib.ctr: no counters: %s", got);
+        }
+        snprintf(path, sizeof path, "/sys/class/infiniband/mlx5_1/ports/1/%s", rows[i].counter);
+        write_file(path, "5\n");
+        write_file("/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed", "3\n");
+        rises = rows[i].counter;
+        const char *got = run_second("ib.ctr", raise_one);
+        tap_ok(!strcmp(got, rows[i].want), "ib.ctr: %s: %s", rows[i].counter, got);
+        got = run_second("ib.ctr", nothing);
+        tap_ok(!strcmp(got, "pass: no errors were added"), "ib.ctr: what was there before: %s",
+               got);
+        node->nic[1].class = LS_TOPO_NIC_STORAGE;
+        write_file(path, "5\n");
+        got = run_second("ib.ctr", raise_one);
+        tap_ok(!strcmp(got, "pass: no errors were added"), "ib.ctr: a NIC for storage: %s", got);
+    }
+}
+
+/* ---- versions ---- */
+
+/* A library of that name which is loaded already is what dlopen finds. */
+static void test_nccl(void)
+{
+    const char *builddir = getenv("builddir");
+    reset();
+    expect("this one", "ver.lockstep", "F " PACKAGE_VERSION);
+    snprintf(library, sizeof library, "%s/tests/check/.libs/libnccl.so.2",
+             builddir ? builddir : ".");
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+    int *version = loaded ? dlsym(loaded, "fake_nccl_version") : NULL;
+    tap_ok(version != NULL, "the library that plays NCCL is there");
+    if (!version)
+        return;
+    expect("since 2.9", "ver.nccl", "F 2.21.5");
+    *version = 2804;
+    expect("before 2.9", "ver.nccl", "F 2.8.4");
+    *version = -1;
+    expect("a library that does not say", "ver.nccl",
+           "skip: no libnccl.so.2 on the library path; programs may bring their own");
+    dlclose(loaded);
+}
+
 int main(void)
 {
     open_world();
     test_trees();
     test_cgroup();
     test_tree_faults();
+    test_two_trees();
     test_nvml();
     test_own();
     test_link_errors();
     test_acs();
     test_gpus();
     test_nics();
+    test_counters();
+    test_nccl();
     return close_world();
 }

@@ -58,14 +58,56 @@ static void test_limits(void)
     expect("100 MiB for 8 ranks with GPUs", "sys.shm", "fail: 100.0 MiB free in /dev/shm");
     node->limits.shm_free = -2;
     expect("no /dev/shm", "sys.shm", "fail: /dev/shm cannot be asked");
+    node->limits.shm_free = 1 << 30;
+    expect("a /dev/shm that does not count files", "sys.shm",
+           "pass: enough free in /dev/shm for 512.0 MiB");
+    node->limits.shm_files = 100;
+    expect("few files for 8 ranks", "sys.shm",
+           "warn: 100 files can be made in /dev/shm, and 3584 may be needed");
+    node->limits.shm_files = 3584;
+    expect("enough files", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    context.workers = 1;
+    node->limits.shm_files = 0;
+    expect("one rank needs none", "sys.shm", "pass: enough free in /dev/shm for 64.0 MiB");
+    expect("unlimited processes", "sys.nproc", "pass: unlimited");
+    node->limits.nproc = 1000;
+    expect("1000 processes", "sys.nproc", "warn: 1000");
+    node->limits.nproc = 63000;
+    expect("enough processes", "sys.nproc", "pass: 63000");
+    node->limits.nproc = -2;
+    expect("no limit of processes known", "sys.nproc", "skip: not known");
     node->limits.memory_bytes = -2;
     expect("no limit known", "sys.mem", "skip: no limit could be read");
     slurm.cpus_per_task = 100000;
     node->ncpu = 200000;
     tap_ok(!strncmp(run("sys.cpu"), "warn: ", 6), "sys.cpu: fewer CPUs than asked for");
     node->ncpu = 1;
-    tap_ok(!strncmp(run("sys.cpu"), "pass: ", 6),
-           "sys.cpu: all CPUs of a machine that claims more");
+    tap_ok(!strncmp(run("sys.cpu"), "F ", 2), "sys.cpu: all CPUs of a machine that claims more");
+}
+
+/* The mask of this process is what it is; what the kernel says of it is the other way to know it. */
+static void test_cpus(void)
+{
+    char line[4096] = "", want[4200];
+    FILE *f = fopen("/proc/self/status", "re");
+    reset();
+    slurm.cpus_on_node = 3;
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "Cpus_allowed_list: %4095s", line) != 1)
+        ;
+    if (f)
+        fclose(f);
+    snprintf(want, sizeof want, "F %s of 3", line);
+    expect("the mask, and what Slurm gave of 4 CPUs", "sys.cpu", want);
+    slurm.cpus_on_node = 64;
+    snprintf(want, sizeof want, "F %s of 4", line);
+    expect("more than there are", "sys.cpu", want);
+    node->ngpu = 1;
+    node->gpu[0].open = true;
+    CPU_SET(CPU_SETSIZE - 1, &node->gpu[0].pci.cpus);
+    CPU_SET(0, &node->allowed);
+    slurm.gpus_on_node = 1;
+    tap_ok(strstr(run("sys.cpu"), "warn: no CPU of this task (0) is near its GPU") != NULL,
+           "sys.cpu: all CPUs are far from the GPU: %s", run("sys.cpu"));
 }
 
 /* ---- settings ---- */
@@ -93,21 +135,96 @@ static void test_settings(void)
              (char *)"NCCL_SOCKET_IFNAMES=eth0", NULL);
     settings("a plugin's own name", "F NCCL_OFI_SOMETHING_LONG=1",
              (char *)"NCCL_OFI_SOMETHING_LONG=1", NULL);
-    settings("a level as a number", "warn: NCCL_P2P_LEVEL=3 | F NCCL_P2P_LEVEL=3",
-             (char *)"NCCL_P2P_LEVEL=3", NULL);
-    settings("a level as a word", "F NCCL_P2P_LEVEL=SYS", (char *)"NCCL_P2P_LEVEL=SYS", NULL);
     settings("left over", "warn: NCCL_IB_DISABLE=1 | F NCCL_IB_DISABLE=1",
              (char *)"NCCL_IB_DISABLE=1", NULL);
-    settings("^docker0 takes lo in",
-             "warn: NCCL_SOCKET_IFNAME=^docker0 makes the loopback interface eligible | F ",
-             (char *)"NCCL_SOCKET_IFNAME=^docker0", NULL);
-    settings("a prefix takes mlx5_10, too",
-             "warn: mlx5_1 NCCL_IB_HCA is a prefix, and takes mlx5_10, too | F ",
-             (char *)"NCCL_IB_HCA=mlx5_1:1", NULL);
+    settings("a level as a word", "F NCCL_P2P_LEVEL=SYS", (char *)"NCCL_P2P_LEVEL=SYS", NULL);
     settings("an exact name does not", "F ", (char *)"NCCL_IB_HCA==mlx5_1", NULL);
     settings("the longer name is exact enough", "F ", (char *)"NCCL_IB_HCA=mlx5_10", NULL);
-    settings("UCX_TLS without self", "warn: UCX_TLS=rc | F UCX_TLS=rc", (char *)"UCX_TLS=rc", NULL);
     settings("UCX_TLS that denies", "F UCX_TLS=^ud", (char *)"UCX_TLS=^ud", NULL);
+    settings("what the plugin has set may differ from task to task", "F ", (char *)"UCX_NUM_PPN=2",
+             (char *)"LOCKSTEP_SET=UCX_NUM_EPS=3;UCX_NUM_PPN=2");
+    settings("and so may what it says of families", "F ", (char *)"NCCL_SOCKET_FAMILY=AF_INET6",
+             (char *)"LOCKSTEP_SET=NCCL_SOCKET_FAMILY=AF_INET6");
+    settings("what the user has put in its place may not", "F UCX_NUM_PPN=7",
+             (char *)"UCX_NUM_PPN=7", (char *)"LOCKSTEP_SET=UCX_NUM_PPN=2");
+}
+
+/* What src/topo knows of a value on this machine is told here, too; each row is one of its rules. */
+static void test_values(void)
+{
+    static const struct {
+        const char *set, *gpus, *without; /* the beginning of what is said */
+    } rows[] = {
+        {"NCCL_P2P_LEVEL=3", "warn: NCCL_P2P_LEVEL=3: numbers", "warn: NCCL_P2P_LEVEL=3: numbers"},
+        {"NCCL_SOCKET_IFNAME=^docker0", "warn: NCCL_SOCKET_IFNAME=^docker0 replaces",
+         "warn: NCCL_SOCKET_IFNAME=^docker0 replaces"},
+        {"NCCL_IB_HCA=mlx5_1:1", "warn: NCCL_IB_HCA: mlx5_1 is taken for the beginning",
+         "warn: NCCL_IB_HCA: mlx5_1 is taken for the beginning"},
+        {"NCCL_IB_HCA=mlx4_0", "fail: NCCL_IB_HCA names mlx4_0, but this node has no such device",
+         "warn: NCCL_IB_HCA names mlx4_0, but this node has no such device"},
+        {"NCCL_SOCKET_IFNAME=ib0", "fail: NCCL_SOCKET_IFNAME=ib0: no such interface is up",
+         "warn: NCCL_SOCKET_IFNAME=ib0: no such interface is up"},
+        {"UCX_NET_DEVICES=mlx5_1:1", "fail: UCX_NET_DEVICES names mlx5_1, which is missing or down",
+         "fail: UCX_NET_DEVICES names mlx5_1, which is missing or down"},
+        {"UCX_TLS=self,sm,tcp", "warn: UCX_TLS=self,sm,tcp lacks cuda", "F UCX_TLS=self,sm,tcp"},
+        {"UCX_TLS=rc,cuda", "warn: UCX_TLS=rc,cuda lacks sm", "warn: UCX_TLS=rc,cuda lacks sm"},
+        {"CUDA_DEVICE_ORDER=FASTEST_FIRST", "warn: CUDA_DEVICE_ORDER=FASTEST_FIRST numbers", "F "},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int gpus = 0; gpus <= 2; gpus += 2) {
+            const char *want = gpus ? rows[i].gpus : rows[i].without;
+            char set[128];
+            reset();
+            node->nnic = 2;
+            strcpy(node->nic[0].name, "mlx5_1");
+            strcpy(node->nic[1].name, "mlx5_10");
+            node->niface = 1;
+            strcpy(node->iface[0].name, "eth0");
+            node->iface[0].up = node->iface[0].ipv4 = true;
+            node->ngpu = gpus;
+            for (int g = 0; g < gpus; g++)
+                node->gpu[g].open = true;
+            context.local_size = 2;
+            snprintf(set, sizeof set, "%s", rows[i].set);
+            environment[0] = set;
+            const char *got = run("env.nccl");
+            bool ok = !strncmp(got, want, strlen(want));
+            tap_ok(ok, "env.nccl: %s with %d GPUs", set, gpus);
+            if (!ok)
+                tap_note("got  %s", got), tap_note("want %s", want);
+        }
+    reset();
+    context.machine = NULL;
+    expect("without a machine values are not judged", "env.nccl",
+           "skip: values were not judged: the machine could not be read | F ");
+}
+
+static const char *conf(const char *text)
+{
+    static char fact[4][4096];
+    static int at;
+    write_file("/nccl.conf", text);
+    at = (at + 1) % 4;
+    snprintf(fact[at], sizeof *fact, "%s", run("env.conf"));
+    return fact[at];
+}
+
+static void test_conf(void)
+{
+    char file[600], line[700];
+    reset();
+    snprintf(file, sizeof file, "%s/nccl.conf", root);
+    snprintf(line, sizeof line, "NCCL_CONF_FILE=%s", file);
+    environment[0] = line;
+    const char *first = conf("NCCL_PROTO=LL\n");
+    tap_ok(strstr(first, "F ") && strstr(first, file), "env.conf: a file is a line: %s", first);
+    tap_ok(!strcmp(first, conf("# ours\n\n  NCCL_PROTO=LL\r\nNCCL_IB_HCA=mlx5_0\n")),
+           "env.conf: comments, blanks and names of devices may differ");
+    tap_ok(strcmp(first, conf("NCCL_PROTO=LL\nNCCL_ALGO=RING\n")) != 0,
+           "env.conf: not a line more");
+    tap_ok(strcmp(first, conf("NCCL_PROTO=SIMPLE\n")) != 0, "env.conf: nor another value");
+    unlink(file);
+    tap_ok(!strstr(run("env.conf"), file), "env.conf: a file that is absent is no line");
 }
 
 /* ---- files ---- */
@@ -162,7 +279,10 @@ int main(void)
     open_world();
     test_needs();
     test_limits();
+    test_cpus();
     test_settings();
+    test_values();
+    test_conf();
     test_files();
     return close_world();
 }

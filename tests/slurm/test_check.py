@@ -99,6 +99,9 @@ def test_one_bad_node(c):
                for one in report(result)["checks"]), "a clock that is 1 s ahead is a warning")
     result = check(c, "--json", fault="n2:crash:./.lockstep-check")
     tap.same(bad(result), {"fs.out": {"n2": "fail"}}, "a check that crashes on one node")
+    result = check(c, "--json", fault="n3:stale:./.lockstep-check")
+    tap.same(bad(result), {"fs.out": {"n3": "fail"}},
+             "a node that does not see what another one has renamed over its file")
     result = check(c, "--json", fault="n0:absent:./.lockstep-check")
     tap.same(bad(result), {"fs.out": {"n0": "fail"}}, "a folder that one node cannot write")
 
@@ -127,6 +130,36 @@ def test_differing(c, scratch):
         f.write(b"other")
     result = shell(c, f"[ $NODE = n2 ] && CHECK=\"{copy}/${{CHECK##*/}}\"; exec $CHECK", "--json")
     tap.same(bad(result), {"fs.bin": {"n2": "fail"}}, "another program on one node")
+
+
+def test_pinned(c):
+    """What an inherited SLURM_CPU_BIND does to all tasks of a step; this cluster has no task/affinity of its own."""
+    cpus = os.sched_getaffinity(0)
+    if len(cpus) < 2:
+        print("# SKIP tasks that are pinned to one CPU: there is only one here")
+        return
+    result = c.run("srun", "-N2", "-n4", "--ntasks-per-node=2", "--mpi=pmix", "--mem=100", "--lockstep-bind=none",
+                   "taskset", "-c", str(min(cpus)), tap.program(), "check", "--json")
+    found = [one for one in report(result)["checks"] if one["id"] == "sys.cpu"]
+    tap.ok(len(found) == 4 and all(one["status"] == "warn" and "2 tasks share 1 CPUs" in one["measured"]
+                                   for one in found), "tasks that are pinned to one CPU", found, result.stderr)
+
+
+def test_uneven(c, scratch):
+    """The plugin sets UCX_NUM_PPN to the tasks of each node: what follows from the place of a task may differ."""
+    step = ("srun", "-N2", "-n3", "--mpi=pmix", "--mem=100")
+    result = c.run(*step, "bash", "-c", "echo $UCX_NUM_PPN")
+    tap.same(sorted(result.stdout.split()), ["1", "2", "2"], "UCX_NUM_PPN differs between 2 + 1 tasks")
+    result = check(c, "--json", step=step)
+    tap.same([result.returncode, bad(result)], [0, {}], "and that is no failure")
+    tap.ok(any(one["id"] == "env.nccl" and one["status"] == "pass" for one in report(result)["checks"]),
+           "env.nccl passes", result.stdout[-300:], result.stderr)
+    c.env["LOCKSTEP_CHECK"] = "fast"
+    result = c.run(*step, tap.program(), "run", "-q", "-s", "train.global_batch=30", "tiny.cfg")
+    del c.env["LOCKSTEP_CHECK"]
+    tap.ok(result.returncode == 0 and "done after" in result.stdout, "LOCKSTEP_CHECK=fast starts there",
+           result.stdout, result.stderr)
+    shutil.rmtree(scratch("tiny.ckpt"), ignore_errors=True)
 
 
 def test_hang_between_nodes(c):
@@ -196,6 +229,8 @@ def main():
             test_places(c)
             test_one_bad_node(c)
             test_differing(c, scratch)
+            test_uneven(c, scratch)
+            test_pinned(c)
             test_hang_between_nodes(c)
             test_slow_node(c)
             test_run(c, scratch)

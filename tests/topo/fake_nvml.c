@@ -125,7 +125,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **mig
 
 int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *active)
 {
-    *active = link < (handle_of(device) == 3 && fault("linkdown") ? 11 : 12);
+    *active = !fault("dead") && link < (handle_of(device) == 3 && fault("linkdown") ? 11u : 12u);
     return handle_of(device) == 2 || link >= 18 ? 2 : 0;
 }
 
