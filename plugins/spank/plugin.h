@@ -1,5 +1,5 @@
 /* What the files of this plugin share. spank_lockstep.c knows Slurm's entry points; submit.c is what
- * happens in srun, sbatch and salloc, remote.c in slurmstepd, slurmd.c in slurmd. args.c reads
+ * happens in srun, sbatch and salloc, remote.c and limits.c in slurmstepd, slurmd.c in slurmd. args.c reads
  * plugstack.conf, options.c the command line. Every decision about GPUs, NICs and variables is
  * ls_topo_decide's.
  *
@@ -115,7 +115,10 @@ int ls_spank_submit_init(struct ls_spank *self, spank_t sp);
 int ls_spank_submit_post_opt(struct ls_spank *self);
 void ls_spank_remote_init(struct ls_spank *self, spank_t sp);
 void ls_spank_remote_post_opt(struct ls_spank *self, spank_t sp);
-void ls_spank_remote_limits(struct ls_spank *self);
+/* limits.c: raises what plugstack.conf says, so that it holds when the program starts. */
+void ls_spank_remote_limits(struct ls_spank *self, spank_t sp);
+/* Replaces soft limits, which are those of this process, by those that Slurm will set before the program starts. */
+void ls_spank_foresee_limits(spank_t sp, struct ls_topo_limits *limits);
 int ls_spank_remote_task(struct ls_spank *self, spank_t sp);
 void ls_spank_slurmd_init(struct ls_spank *self);
 void ls_spank_free(struct ls_spank *self);

@@ -130,35 +130,6 @@ void ls_spank_remote_post_opt(struct ls_spank *self, spank_t sp)
         read_machine(self, &self->err);
 }
 
-/* ---- limits, as root ---- */
-
-static void raise_limit(int resource, const char *name, const struct ls_spank_limit *want)
-{
-    struct rlimit old, new;
-    if (want->kind == LS_SPANK_KEEP || getrlimit(resource, &old) != 0)
-        return;
-    new = old;
-    if (want->kind == LS_SPANK_HARD)
-        new.rlim_cur = old.rlim_max;
-    else if (want->kind == LS_SPANK_UNLIMITED)
-        new.rlim_cur = new.rlim_max = RLIM_INFINITY;
-    else if (old.rlim_cur < want->value) /* RLIM_INFINITY is the largest number */
-        new = (struct rlimit){want->value, old.rlim_max < want->value ? want->value : old.rlim_max};
-    if ((new.rlim_cur != old.rlim_cur || new.rlim_max != old.rlim_max) &&
-        setrlimit(resource, &new) != 0)
-        slurm_error("lockstep: plugstack.conf: cannot raise %s: %s; does slurmstepd run with "
-                    "CAP_SYS_RESOURCE, and is it below what the kernel allows?",
-                    name, strerror(errno));
-}
-
-void ls_spank_remote_limits(struct ls_spank *self)
-{
-    if (self->err.message[0] || !ls_spank_on(self))
-        return;
-    raise_limit(RLIMIT_MEMLOCK, "memlock", &self->args.memlock);
-    raise_limit(RLIMIT_NOFILE, "nofile", &self->args.nofile);
-}
-
 /* ---- the request against what was granted ---- */
 
 static int larger(int a, int b)
@@ -201,12 +172,14 @@ static enum ls_status check_gpus(const struct ls_spank *self, struct place *p, s
 
 /* ---- the task ---- */
 
-static enum ls_status decide(struct ls_spank *self, struct place *p, struct ls_arena *arena,
-                             struct ls_topo_decision *decision, struct ls_error *err)
+static enum ls_status decide(struct ls_spank *self, spank_t sp, struct place *p,
+                             struct ls_arena *arena, struct ls_topo_decision *decision,
+                             struct ls_error *err)
 {
     struct ls_topo_machine *m = self->machine;
     /* The machine was read by slurmstepd, whose devices, CPUs and limits are not the task's. */
     ls_topo_refresh(self->args.root, m);
+    ls_spank_foresee_limits(sp, &m->limits);
     struct ls_topo_request request = {
         .machine = m,
         .get = from_task,
@@ -332,7 +305,7 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
     LS_TRY(check_gpus(self, p, err));
     if (!self->machine)
         return LS_OK; /* no ordinary step */
-    LS_TRY(decide(self, p, arena, &d, err));
+    LS_TRY(decide(self, sp, p, arena, &d, err));
     if (d.bound && sched_setaffinity(0, sizeof d.cpus, &d.cpus) != 0)
         return ls_error_errno(err, errno, "cannot bind the task to its CPUs");
     if (ls_spank_chosen(self, LS_SPANK_EXPLAIN) && p->node == 0)

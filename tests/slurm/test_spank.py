@@ -174,6 +174,58 @@ def test_options(c):
     tap.same(drained(c), "", "all nodes are in service")
 
 
+# ---- limits ------------------------------------------------------------------------------------
+
+
+def limits(c, words, *args, soft=(32, 1000)):
+    """Locked memory in KiB and open files of a task, submitted from a shell with low soft limits."""
+    low = 'ulimit -S -l "$1" && ulimit -S -n "$2" && shift 2 && exec "$@"'
+    with plugstack(c, f"required {SPANK} {words}\n"):
+        r = c.run("bash", "-c", low, "-", *map(str, soft), *args)
+    return r.stdout.split(), r.stderr
+
+
+def test_limits(c):
+    """The soft limits of the shell come along, and Slurm sets them after every hook of a plugin."""
+    show = ["sh", "-c", "ulimit -S -l; ulimit -S -n"]
+    hard = c.run("srun", "sh", "-c", "ulimit -H -l; ulimit -H -n").stdout.split()
+    if any(h != "unlimited" and int(h) < least for h, least in zip(hard, (64, 2000))):
+        print(f"# WARNING: the hard limits here are {hard}: raised limits are NOT tested")
+        return
+    # What slurmd gives where nothing comes along, at least what is asked for below.
+    node = limits(c, "", "env", "-u", "X", "srun", *show, soft=hard)[0]
+    tap.same(limits(c, "", "srun", *show)[0], ["32", "1000"], "limits: the shell's where nothing is raised")
+    for words, args, want in (
+            ("memlock=hard nofile=hard", ["srun"], hard), ("memlock=64KiB nofile=2000", ["srun"], node),
+            ("nofile=2000", ["srun"], ["32", node[1]]), ("nofile=500", ["srun"], ["32", "1000"]),
+            ("memlock=hard nofile=hard", ["srun", "--propagate=MEMLOCK"], ["32", hard[1]]),
+            ("memlock=hard nofile=hard", ["srun", "--propagate=ALL"], ["32", "1000"]),
+            ("memlock=hard nofile=hard", ["salloc", "srun"], hard)):
+        tap.same(limits(c, words, *args, *show)[0], want, f"limits: {words}, {' '.join(args)}")
+    with open(c.scratch("job"), "w") as f:
+        f.write("#!/bin/sh\nulimit -S -l; ulimit -S -n\nsrun sh -c 'ulimit -S -l; ulimit -S -n'\n")
+    limits(c, "memlock=hard nofile=hard", "sbatch", "-W", "-o", "out", "job")
+    tap.same(tap.read(c.scratch("out"), "r").split(), 2 * hard, "limits: raised in a batch script and below")
+    if c.run("sh", "-c", "ulimit -H -l unlimited").returncode == 0:
+        tap.same(limits(c, "memlock=unlimited", "srun", *show)[0][0], "unlimited", "limits: memlock=unlimited")
+    else:
+        print("# WARNING: no hard limit can be raised here: memlock=unlimited is tested as an error only")
+        tap.ok("cannot raise memlock" in limits(c, "memlock=unlimited", "srun", *show)[1],
+               "limits: what cannot be raised is said")
+    warning = "at most 300 open files"
+    tap.ok(warning in limits(c, "", "srun", *show, soft=(32, 300))[1], "limits: what will be is warned of")
+    got = limits(c, "nofile=hard", "srun", *show, soft=(32, 300))
+    tap.ok(warning not in got[1], "limits: and not where it is raised", got)
+    config, other = c.env["SLURM_CONF"], c.folder + "/etc/other.conf"
+    with open(other, "w") as f:
+        f.write(tap.read(config, "r") + "PropagateResourceLimitsExcept=NOFILE\n")
+    c.env["SLURM_CONF"] = other
+    got = limits(c, "", "srun", *show, soft=(32, 300))
+    c.env["SLURM_CONF"] = config
+    tap.ok(warning not in got[1] and got[0][0] == "32" and got[0][1] != "300",
+           "limits: nor where slurm.conf propagates none", got)
+
+
 # ---- lockstep plugin check ---------------------------------------------------------------------
 
 
@@ -362,6 +414,7 @@ def main():
         def lua(c):
             test_requests(c, "cli_filter.lua")
             test_options(c)
+            test_limits(c)
             test_plugin_check(c)
             test_variables_of_nodes(c)
             test_order(c)

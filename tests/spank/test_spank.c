@@ -575,6 +575,56 @@ static void test_limits(void)
     }
 }
 
+/* What Slurm sets after the plugin: the soft limit of the submit host comes along as a variable. */
+static void test_propagated_limits(void)
+{
+    struct rlimit old, low;
+    char most[64];
+    getrlimit(RLIMIT_NOFILE, &old);
+    low = (struct rlimit){64, old.rlim_max};
+    snprintf(most, sizeof most, "SLURM_RLIMIT_NOFILE=%llu", (unsigned long long)old.rlim_max);
+    const struct {
+        const char *word, *variable;
+        bool stays;
+        const char *said; /* of open files; NULL: nothing */
+        const char *what;
+    } cases[] = {
+        {"nofile=hard", "SLURM_RLIMIT_NOFILE=64", false, NULL, "less than was raised: goes"},
+        {"nofile=600", "SLURM_RLIMIT_NOFILE=64", false, NULL, "less than the number: goes"},
+        {"nofile=600", "SLURM_RLIMIT_NOFILE=700", true, NULL, "more than the number: stays"},
+        {"nofile=600", "SLURM_RLIMIT_NOFILE=U64", true, "at most 64 open files",
+         "asked for: stays"},
+        {"nofile=hard", "SLURM_RLIMIT_NOFILE=x", true, NULL, "no number: stays"},
+        {"nofile=hard", "SLURM_RLIMIT_NOFILE=U", true, NULL, "no number asked for: stays"},
+        {"enabled=yes", "SLURM_RLIMIT_NOFILE=63", true, "at most 63 open files", "nothing raised"},
+        {"enabled=yes", most, true, NULL, "up to the hard limit"},
+        {"enabled=yes", "SLURM_RLIMIT_NOFILE=18446744073709551614", true, "at most 64 open files",
+         "above the hard limit, which Slurm cannot do"},
+        {"enabled=yes", "SLURM_RLIMIT_STACK=8388608", true, "at most 64 open files", "of another"},
+        {"memlock=hard", "SLURM_RLIMIT_NOFILE=63", true, "at most 63 open files",
+         "the other raised"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t len = strcspn(cases[i].variable, "=");
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)len, cases[i].variable);
+        start(S_CTX_REMOTE, ARGS(root_arg, cases[i].word));
+        fake_setenv(fake, cases[i].variable);
+        hook(POST_OPT, 0, NULL);
+        setrlimit(RLIMIT_NOFILE, &low);
+        hook(LIMITS, 0, NULL);
+        int rc = hook(TASK, 0, NULL);
+        setrlimit(RLIMIT_NOFILE, &old);
+        const char *left = fake_getenv(fake, name);
+        tap_ok(
+            rc == 0 && (left != NULL) == cases[i].stays &&
+                (!left || !strcmp(left, cases[i].variable + len + 1)) &&
+                (cases[i].said ? fake_said(fake, cases[i].said) : !fake_said(fake, "open files")),
+            "%s, %s: %s", cases[i].word, cases[i].variable, cases[i].what);
+        close_plugin();
+    }
+}
+
 /* An environment of thousands of variables, some of them nonsense, and none at all. */
 static void test_environment(void)
 {
@@ -631,6 +681,7 @@ int main(void)
     test_explain();
     test_grants();
     test_limits();
+    test_propagated_limits();
     test_environment();
     test_devices(); /* the last one: the node keeps its GPUs */
     char command[128];
