@@ -70,10 +70,10 @@ static int callback(int which, const char *text, int remote)
     if (which < 0 || which >= LS_SPANK_OPTIONS)
         return 0;
     struct ls_spank_choice *choice = &self->option[which];
-    choice->calls++;
     if (!ls_spank_option_read(which, text, &read, &err)) {
         ls_error_context(&err, "--%s or %s", table[which].name, table[which].twin);
     } else {
+        choice->calls++;
         memcpy(choice->text, read.text, sizeof choice->text);
         choice->word = read.word;
         if (which == LS_SPANK_GPUS && gpus_of_a_step(self))

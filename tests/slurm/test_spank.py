@@ -301,10 +301,18 @@ CONFIGS = ["enabled=no", "enabeld=yes", "memlock=unlimited nofile=999999999", "m
 
 
 def test_hostile(c):
-    for args in HOSTILE:
-        codes = (c.run("srun", *args, "true").returncode,
-                 batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
-        tap.same(drained(c), "", f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
+    with plugstack(c, f"required {SPANK}\n"):  # an optional one drains nothing in any case
+        for args in HOSTILE:
+            codes = (c.run("srun", *args, "true").returncode,
+                     batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
+            tap.same(drained(c), "",
+                     f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
+        # Past every check of the submit side: as Slurm hands options to a batch step.
+        for option, value in (("transport", "%s%n"), ("gpus", "-1"), ("check", "x" * 5000), ("plugin", "")):
+            name = f"_SLURM_SPANK_OPTION_lockstep_lockstep_{option}"
+            got = batch(c, f"--export=ALL,{name}={value}", script="true")
+            tap.ok(got[0] != 0 and drained(c) == "",
+                   f"sbatch {name}={value[:20]}: the job fails, and no node is drained", got, drained(c))
     for words in CONFIGS:
         for need in ("optional", "required"):
             with plugstack(c, f"{need} {SPANK} {words}\n"):
