@@ -130,6 +130,15 @@ bool ls_spank_gpus_inherited(ls_topo_getenv *get, void *user)
     return get(user, name) != NULL;
 }
 
+void ls_spank_outer_unset(void)
+{
+    char name[128];
+    for (int i = 0; i < LS_SPANK_OPTIONS; i++) {
+        slurm_form(i, name);
+        unsetenv(name);
+    }
+}
+
 void ls_spank_twins_set(struct ls_spank *self)
 {
     char name[128];

@@ -96,6 +96,8 @@ bool ls_spank_option_read(enum ls_spank_option which, const char *text,
  * the job does not take it for an option of its own. Both only in srun, sbatch and salloc. */
 void ls_spank_twins_set(struct ls_spank *self);
 void ls_spank_twins_unset(struct ls_spank *self);
+/* Options of the job around sbatch or salloc, which Slurm hands on for steps, are not those of the new job. */
+void ls_spank_outer_unset(void);
 /* Was --lockstep-gpus given to the job around this process? `get` reads its environment. */
 bool ls_spank_gpus_inherited(ls_topo_getenv *get, void *user);
 const char *ls_spank_twin(enum ls_spank_option which);

@@ -96,6 +96,16 @@ def test_requests(c, way):
     tap.same(gpus(got), (0, "0"), f"{way}: a step may take a part")
     got = srun(c, script=SHOW)
     tap.same(gpus(got), (0, ""), f"{way}: a job without the option has none")
+    with open(c.scratch("inner"), "w") as f:  # a job's own CUDA_VISIBLE_DEVICES may be that of the job around it
+        f.write("#!/bin/sh\necho gpus=$(scontrol show job $SLURM_JOB_ID | sed -n 's/ *TresPerNode=//p')\n")
+    inner = "sbatch -W -o inner.out {} inner >&2; cat inner.out"
+    for option, want in (("", ""), ("--lockstep-gpus=1", "gres:gpu:1")):
+        for what, got in (("a batch script", batch(c, "--lockstep-gpus=2", script=inner.format(option))),
+                          ("a step", batch(c, "--lockstep-gpus=2",
+                                           script=f"srun sh -c '{inner.format(option)}'"))):
+            tap.same(gpus(got), (0, want), f"{way}: from {what}, sbatch {option} asks for that alone")
+    r = c.run("salloc", "--lockstep-gpus=2", "sh", "-c", "salloc sh inner")
+    tap.same(gpus((r.returncode, r.stdout)), (0, ""), f"{way}: and so does salloc inside of salloc")
     for args, text in ((["--lockstep-gpus=3"], "not available"),
                        (["--lockstep-gpus=1", "--gpus-per-node=2"], "say it once"),
                        (["--lockstep-gpus=x"], "expected the number of GPUs"),
