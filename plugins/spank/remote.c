@@ -166,7 +166,8 @@ static enum ls_status check_gpus(const struct ls_spank *self, struct place *p, s
         text, asked.count, granted,
         granted ? "another option or a site's rule asked for fewer"
                 : "this site has nothing installed that turns the option into a request "
-                  "(cli_filter.lua or job_submit_lockstep, see spank_lockstep(8))",
+                  "(cli_filter.lua or job_submit_lockstep, see spank_lockstep(8)), or this is "
+                  "a step of a job that has none",
         text);
 }
 
@@ -195,57 +196,25 @@ static enum ls_status decide(struct ls_spank *self, spank_t sp, struct place *p,
     return ls_topo_decide(&request, arena, decision, err);
 }
 
-/* "0-3,8" in `text`, cut short where it would not fit. */
-static const char *cpu_list(const cpu_set_t *cpus, char text[static 160])
+static void say_line(void *user, const char *line)
 {
-    size_t used = 0;
-    text[0] = '\0';
-    for (int first = 0; first < CPU_SETSIZE && used < 140; first++) {
-        if (!CPU_ISSET(first, cpus))
-            continue;
-        int last = first;
-        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
-            last++;
-        used += (size_t)snprintf(text + used, 160 - used, last > first ? "%s%d-%d" : "%s%d",
-                                 used ? "," : "", first, last);
-        first = last;
-    }
-    return text;
+    const struct place *p = user;
+    slurm_spank_log("lockstep: rank %u: %s", p->rank, line);
 }
 
-static void explain(const struct ls_spank *self, const struct place *p,
-                    const struct ls_topo_decision *d)
-{
-    char cpus[160];
-    struct ls_buf line;
-    ls_buf_init(&line, 4096);
-    ls_buf_printf(&line, "GPUs");
-    for (int i = 0; i < d->ngpu; i++)
-        ls_buf_printf(&line, " %s", self->machine->gpu[d->gpu[i]].pci.bdf);
-    ls_buf_printf(&line, "%s; NICs", d->ngpu ? "" : " none");
-    for (int i = 0; i < d->nnic; i++)
-        ls_buf_printf(&line, " %s", self->machine->nic[d->nic[i]].name);
-    ls_buf_printf(&line, "%s; CPUs %s%s", d->nnic ? "" : " none",
-                  cpu_list(d->bound ? &d->cpus : &self->machine->allowed, cpus),
-                  d->bound ? "" : " (as Slurm gave them)");
-    slurm_spank_log("lockstep: rank %u: %s", p->rank, line.failed ? "" : line.data);
-    ls_buf_free(&line);
-    for (int i = 0; i < d->nvariable; i++) {
-        const struct ls_topo_variable *v = &d->variable[i];
-        slurm_spank_log("lockstep: rank %u: %s %s%s: %s", p->rank, v->name,
-                        v->value ? "= " : "left alone", v->value ? v->value : "", v->reason);
-    }
-    for (int i = 0; i < d->nnote; i++)
-        slurm_spank_log("lockstep: rank %u: %s", p->rank, d->note[i].text);
-}
-
-/* Problems from every node, warnings from the first, each from one task; all of it is in explain. */
-static void say_notes(const struct place *p, const struct ls_topo_decision *d)
+/* Problems from every node, warnings from the first; what is of the node itself from one task. All of it is in
+ * ls_topo_explain. */
+static void say_notes(struct place *p, const struct ls_topo_decision *d)
 {
     enum ls_topo_level least = p->node == 0 ? LS_TOPO_WARN : LS_TOPO_PROBLEM;
-    for (int i = 0; i < d->nnote && p->local == 0; i++)
-        if (d->note[i].level >= least)
+    for (int i = 0; i < d->nnote; i++) {
+        if (d->note[i].level < least)
+            continue;
+        if (d->note[i].own)
+            say_line(p, d->note[i].text);
+        else if (p->local == 0)
             slurm_spank_log("lockstep: %s", d->note[i].text);
+    }
 }
 
 /* What `run` and `exec` shall do as well; and the proof for `lockstep plugin check`. */
@@ -257,7 +226,8 @@ static void set_options(const struct ls_spank *self, spank_t sp, const struct pl
         const char *const *words;
     } handed[] = {{LS_SPANK_TRANSPORT, ls_topo_transport_names},
                   {LS_SPANK_BIND, ls_spank_bind_words},
-                  {LS_SPANK_CHECK, ls_spank_check_words}};
+                  {LS_SPANK_CHECK, ls_spank_check_words},
+                  {LS_SPANK_EXPLAIN, ls_spank_switch_words}};
     for (size_t i = 0; i < sizeof handed / sizeof *handed; i++) {
         enum ls_spank_option o = handed[i].which;
         if (!self->option[o].calls && ls_spank_chosen(self, o) == 0)
@@ -309,7 +279,7 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
     if (d.bound && sched_setaffinity(0, sizeof d.cpus, &d.cpus) != 0)
         return ls_error_errno(err, errno, "cannot bind the task to its CPUs");
     if (ls_spank_chosen(self, LS_SPANK_EXPLAIN) && p->node == 0)
-        explain(self, p, &d);
+        ls_topo_explain(self->machine, &d, say_line, p);
     else
         say_notes(p, &d);
     LS_TRY(set_variables(sp, p, &d, arena, err));

@@ -21,6 +21,7 @@ struct ls_decide {
     struct ls_topo_decision *decision;
     struct ls_error *err;
     bool failed; /* no memory: said once, at the end */
+    bool own;    /* notes are of this task from here on, and not of its node */
 
     /* place.c */
     bool own_mask;                   /* Slurm gave the task CPUs of its own already */

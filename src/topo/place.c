@@ -378,6 +378,7 @@ static void check_mask(struct ls_decide *c)
     const struct ls_topo_decision *d = c->decision;
     char text[128];
     cpu_set_t near;
+    c->own = true;
     for (int i = 0; i < d->ngpu; i++) {
         const struct ls_topo_gpu *gpu = &c->machine->gpu[d->gpu[i]];
         if (CPU_COUNT(&gpu->pci.cpus) == 0 || near_cpus(c->machine, d->gpu[i], &near))
@@ -388,6 +389,7 @@ static void check_mask(struct ls_decide *c)
                        ls_topo_format_cpus(&c->machine->allowed, text), gpu->pci.bdf,
                        gpu->pci.numa);
     }
+    c->own = false;
 }
 
 void ls_decide_cpus(struct ls_decide *c)
