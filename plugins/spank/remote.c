@@ -287,11 +287,21 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
     return LS_OK;
 }
 
+/* The launcher and `lockstep topo` go by the same file, also where it says that nothing is to be done. */
+static void hand_on_site(const struct ls_spank *self, spank_t sp, const struct place *p)
+{
+    if (self->args.site_given && self->args.enabled == LS_SPANK_YES && ordinary(p) &&
+        ls_spank_chosen(self, LS_SPANK_PLUGIN) == LS_SPANK_YES)
+        spank_setenv(sp, LS_TOPO_SITE_VARIABLE, self->args.site, 1);
+}
+
 int ls_spank_remote_task(struct ls_spank *self, spank_t sp)
 {
     struct place p = find_place(sp);
     struct ls_arena arena = {0};
     struct ls_error err = {0};
+    hand_on_site(self, sp, &p);
+    p = find_place(sp); /* the environment has moved */
     if (!ls_spank_on(self))
         return 0;
     if (self->err.message[0]) {

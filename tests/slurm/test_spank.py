@@ -292,6 +292,24 @@ def test_variables_of_nodes(c):
     tap.ok(got[0] == 0, "unless the plugin has set them", got)
 
 
+def test_site(c):
+    """With several ranks in a task the launcher decides, by the file that plugstack.conf names."""
+    exec2 = [os.path.join(BUILD, "lockstep"), "exec", "--workers-per-task=2", "--", "sh", "-c",
+             "echo ifname=$NCCL_SOCKET_IFNAME eps=$UCX_NUM_EPS"]
+    step = ["srun", "-N2", "--mpi=pmix", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
+    for text, want in (("interface = lo\n", "ifname==lo eps=4"), ("enabled = no\n", "ifname= eps=")):
+        with open(c.scratch("site.conf"), "w") as f:
+            f.write(text)
+        with plugstack(c, f"required {SPANK} site={c.scratch('site.conf')}\n"):
+            r = c.run(*step, *exec2)
+        tap.ok(r.returncode == 0 and r.stdout.splitlines() == [want] * 4,
+               f"site file of plugstack.conf: '{text.strip()}' holds for ranks", r.stdout, r.stderr)
+    r = c.run(*step, "--lockstep-explain", *exec2)
+    said = [re.findall(rf"rank {rank}: UCX_NUM_EPS = (\d+)", r.stderr) for rank in range(4)]
+    tap.same(said, [["2", "4"], ["4"], [], []],
+             "--lockstep-explain: the task's decision, and then those for its ranks, of the first node")
+
+
 # ---- nothing drains a node ---------------------------------------------------------------------
 
 HOSTILE = [[f"--lockstep-{option}={value}"]
@@ -433,6 +451,7 @@ def main():
             test_requests(c, "cli_filter.lua")
             test_options(c)
             test_limits(c)
+            test_site(c)
             test_plugin_check(c)
             test_variables_of_nodes(c)
             test_order(c)

@@ -452,13 +452,32 @@ static void test_switches(void)
         int rc =
             whole_task(cases[i].words, cases[i].option ? "lockstep-plugin" : NULL, cases[i].option);
         sched_getaffinity(0, sizeof after, &after);
-        tap_ok(rc == 0 && fake->nenv == 0 && !fake->log[0] && CPU_EQUAL(&before, &after),
+        bool handed = i == 1; /* the file switches the launcher's rules off, too */
+        tap_ok(rc == 0 && fake->nenv == handed && !fake->log[0] && CPU_EQUAL(&before, &after) &&
+                   (!handed || !strcmp(value("LOCKSTEP_SITE"), site + 5)),
                "switched off by %s", cases[i].what);
         close_plugin();
     }
     tap_ok(whole_task(ARGS(root_arg, bad), NULL, NULL) == -1 && fake_said(fake, "bad.conf"),
            "a bad site file fails the task, by name");
     close_plugin();
+    snprintf(bad, sizeof bad, "site=%s/etc/good.conf", root);
+    tap_ok(whole_task(ARGS(root_arg, bad), "lockstep-explain", NULL) == 0 &&
+               !strcmp(value("LOCKSTEP_SITE"), bad + 5) &&
+               !strcmp(value("LOCKSTEP_EXPLAIN"), "yes"),
+           "the launcher learns which site file it was, and that it shall explain");
+    close_plugin();
+    tap_ok(whole_task(ARGS(root_arg), NULL, NULL) == 0 &&
+               !strcmp(value("LOCKSTEP_SITE"), "(unset)") &&
+               !strcmp(value("LOCKSTEP_EXPLAIN"), "(unset)"),
+           "and nothing where nothing is said");
+    close_plugin();
+    start(S_CTX_REMOTE, ARGS(root_arg));
+    fake_option(fake, "lockstep-plugin", "%s%n");
+    tap_ok(run_task() == -1 && fake_said(fake, "lockstep-plugin"),
+           "a bad --lockstep-plugin does not switch it off");
+    close_plugin();
+    snprintf(bad, sizeof bad, "site=%s/etc/bad.conf", root);
     start(S_CTX_SLURMD, ARGS(bad));
     tap_ok(fake->errors == 1 && fake_said(fake, "bad.conf"), "and slurmd's log has it");
     close_plugin();
