@@ -170,6 +170,9 @@ def main():
             test_differing(c, scratch)
             test_hang_between_nodes(c)
             test_run(c, scratch)
+        with cluster.Cluster(scratch, "--spank=no") as c:
+            print("# without the plugin")
+            test_all_well(c, scratch)
     tap.done()
 
 
