@@ -88,7 +88,11 @@ def test_requests(c, way):
             ("the command line over an #SBATCH line",
              batch(c, "--lockstep-gpus=2", lines=["--lockstep-gpus=1"])),
             ("a step of a batch job", batch(c, "--lockstep-gpus=2", script=f"srun sh -c '{SHOW}'")),
-            ("the same by --gpus-per-node", srun(c, "--lockstep-gpus=2", "--gpus-per-node=2"))):
+            ("the same by --gpus-per-node", srun(c, "--lockstep-gpus=2", "--gpus-per-node=2")),
+            ("the same by --gres", srun(c, "--lockstep-gpus=fake:2", "--gres=gpu:fake:2")),
+            ("the same by --gpus", srun(c, "-N1", "--lockstep-gpus=2", "--gpus=2")),
+            ("a part by --gpus-per-task", srun(c, "-N1", "-n1", "--ntasks-per-node=1", "--lockstep-gpus=2",
+                                               "--gpus-per-task=2"))):
         tap.ok(gpus(got) == (0, "0,1"), f"{way}: two GPUs by {what}", got)
     got = srun(c, "-N2", "--ntasks-per-node=1", "--lockstep-gpus=1")
     tap.same((got[0], re.findall(r"gpus=(\S*)", got[1])), (0, ["0", "0"]), f"{way}: one on each node")
@@ -108,12 +112,26 @@ def test_requests(c, way):
     tap.same(gpus((r.returncode, r.stdout)), (0, ""), f"{way}: and so does salloc inside of salloc")
     for args, text in ((["--lockstep-gpus=3"], "not available"),
                        (["--lockstep-gpus=1", "--gpus-per-node=2"], "say it once"),
+                       (["--lockstep-gpus=2", "--gpus-per-node=fake:2"], "say it once"),
+                       (["--lockstep-gpus=1", "--gres=gpu:2"], "say it once"),
+                       (["--lockstep-gpus=fake:2", "--gres=gpu:2"], "say it once"),
+                       (["-N2", "--lockstep-gpus=1", "--gpus=3"], "leave one of them out"),
+                       (["--lockstep-gpus=1", "--gpus-per-socket=2", "--sockets-per-node=1"], "--gpus-per-socket"),
+                       (["--lockstep-gpus=2", "--gpus-per-socket=1", "--sockets-per-node=1"], "--gpus-per-socket"),
+                       (["-N1", "--ntasks-per-node=4", "--lockstep-gpus=2", "--gpus-per-task=1"], "raise it"),
                        (["--lockstep-gpus=x"], "expected the number of GPUs"),
                        (["--lockstep-gpus=0"], "1 to 32"), (["--lockstep-gpus="], "expected")):
         got = srun(c, *args)
         tap.ok(got[0] != 0 and text in got[1], f"{way}: {' '.join(args)} is refused", got)
     got = batch(c, "--lockstep-gpus=2", script="srun --lockstep-gpus=1 true")
     tap.ok(got[0] != 0 and "step inside of job" in got[1], f"{way}: a step cannot ask", got)
+    # A step of a job that is there, from outside of it: only the filter knows before it runs.
+    outside = "env -u SLURM_JOB_ID -u SLURM_JOBID srun --jobid=$SLURM_JOB_ID {} true"
+    said = "whose GPUs are given" if way == "cli_filter.lua" else "granted 0 here"
+    r = c.run("salloc", "-N1", "sh", "-c", outside.format("--lockstep-gpus=1"))
+    tap.ok(said in r.stderr, f"{way}: srun --jobid cannot ask: {said}", r.returncode, r.stderr)
+    r = c.run("salloc", "-N1", "sh", "-c", "export LOCKSTEP_GPUS=1; " + outside.format(""))
+    tap.ok("--jobid" not in r.stderr and r.returncode == 0, f"{way}: LOCKSTEP_GPUS is no such mistake", r.stderr)
     got = salloc(c, "--lockstep-gpus=1", script="true")
     tap.same(got[0], 0, f"{way}: what salloc hands to srun is no request of its own")
     tap.same(drained(c), "", f"{way}: all nodes are in service")
