@@ -85,6 +85,15 @@ static enum ls_status check(const struct job_descriptor *job, const struct ls_gp
             "--lockstep-gpus asks for %d GPUs on each of %u nodes, and --gpus for %d in "
             "all: leave one of them out",
             want->count, job->min_nodes, other.count);
+    uint32_t sockets = job->sockets_per_node;
+    if (gpus_in(job->tres_per_socket, &other) &&
+        (other.count > want->count ||
+         (known(sockets) && (int64_t)other.count * sockets != want->count)))
+        return ls_error_set(
+            err, LS_ERR_USAGE,
+            "--lockstep-gpus asks for %d GPUs on each node, and --gpus-per-socket for %d of "
+            "each socket: leave one of them out",
+            want->count, other.count);
     if (gpus_in(job->tres_per_task, &other) && known(job->ntasks_per_node) &&
         (int64_t)other.count * job->ntasks_per_node > want->count)
         return ls_error_set(

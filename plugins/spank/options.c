@@ -70,10 +70,10 @@ static int callback(int which, const char *text, int remote)
     if (which < 0 || which >= LS_SPANK_OPTIONS)
         return 0;
     struct ls_spank_choice *choice = &self->option[which];
-    choice->calls++;
     if (!ls_spank_option_read(which, text, &read, &err)) {
         ls_error_context(&err, "--%s or %s", table[which].name, table[which].twin);
     } else {
+        choice->calls++;
         memcpy(choice->text, read.text, sizeof choice->text);
         choice->word = read.word;
         if (which == LS_SPANK_GPUS && gpus_of_a_step(self))
@@ -128,6 +128,15 @@ bool ls_spank_gpus_inherited(ls_topo_getenv *get, void *user)
     char name[128];
     slurm_form(LS_SPANK_GPUS, name);
     return get(user, name) != NULL;
+}
+
+void ls_spank_outer_unset(void)
+{
+    char name[128];
+    for (int i = 0; i < LS_SPANK_OPTIONS; i++) {
+        slurm_form(i, name);
+        unsetenv(name);
+    }
 }
 
 void ls_spank_twins_set(struct ls_spank *self)

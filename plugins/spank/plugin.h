@@ -1,5 +1,5 @@
 /* What the files of this plugin share. spank_lockstep.c knows Slurm's entry points; submit.c is what
- * happens in srun, sbatch and salloc, remote.c in slurmstepd, slurmd.c in slurmd. args.c reads
+ * happens in srun, sbatch and salloc, remote.c and limits.c in slurmstepd, slurmd.c in slurmd. args.c reads
  * plugstack.conf, options.c the command line. Every decision about GPUs, NICs and variables is
  * ls_topo_decide's.
  *
@@ -96,6 +96,8 @@ bool ls_spank_option_read(enum ls_spank_option which, const char *text,
  * the job does not take it for an option of its own. Both only in srun, sbatch and salloc. */
 void ls_spank_twins_set(struct ls_spank *self);
 void ls_spank_twins_unset(struct ls_spank *self);
+/* Options of the job around sbatch or salloc, which Slurm hands on for steps, are not those of the new job. */
+void ls_spank_outer_unset(void);
 /* Was --lockstep-gpus given to the job around this process? `get` reads its environment. */
 bool ls_spank_gpus_inherited(ls_topo_getenv *get, void *user);
 const char *ls_spank_twin(enum ls_spank_option which);
@@ -115,7 +117,10 @@ int ls_spank_submit_init(struct ls_spank *self, spank_t sp);
 int ls_spank_submit_post_opt(struct ls_spank *self);
 void ls_spank_remote_init(struct ls_spank *self, spank_t sp);
 void ls_spank_remote_post_opt(struct ls_spank *self, spank_t sp);
-void ls_spank_remote_limits(struct ls_spank *self);
+/* limits.c: raises what plugstack.conf says, so that it holds when the program starts. */
+void ls_spank_remote_limits(struct ls_spank *self, spank_t sp);
+/* Replaces soft limits, which are those of this process, by those that Slurm will set before the program starts. */
+void ls_spank_foresee_limits(spank_t sp, struct ls_topo_limits *limits);
 int ls_spank_remote_task(struct ls_spank *self, spank_t sp);
 void ls_spank_slurmd_init(struct ls_spank *self);
 void ls_spank_free(struct ls_spank *self);

@@ -130,35 +130,6 @@ void ls_spank_remote_post_opt(struct ls_spank *self, spank_t sp)
         read_machine(self, &self->err);
 }
 
-/* ---- limits, as root ---- */
-
-static void raise_limit(int resource, const char *name, const struct ls_spank_limit *want)
-{
-    struct rlimit old, new;
-    if (want->kind == LS_SPANK_KEEP || getrlimit(resource, &old) != 0)
-        return;
-    new = old;
-    if (want->kind == LS_SPANK_HARD)
-        new.rlim_cur = old.rlim_max;
-    else if (want->kind == LS_SPANK_UNLIMITED)
-        new.rlim_cur = new.rlim_max = RLIM_INFINITY;
-    else if (old.rlim_cur < want->value) /* RLIM_INFINITY is the largest number */
-        new = (struct rlimit){want->value, old.rlim_max < want->value ? want->value : old.rlim_max};
-    if ((new.rlim_cur != old.rlim_cur || new.rlim_max != old.rlim_max) &&
-        setrlimit(resource, &new) != 0)
-        slurm_error("lockstep: plugstack.conf: cannot raise %s: %s; does slurmstepd run with "
-                    "CAP_SYS_RESOURCE, and is it below what the kernel allows?",
-                    name, strerror(errno));
-}
-
-void ls_spank_remote_limits(struct ls_spank *self)
-{
-    if (self->err.message[0] || !ls_spank_on(self))
-        return;
-    raise_limit(RLIMIT_MEMLOCK, "memlock", &self->args.memlock);
-    raise_limit(RLIMIT_NOFILE, "nofile", &self->args.nofile);
-}
-
 /* ---- the request against what was granted ---- */
 
 static int larger(int a, int b)
@@ -195,18 +166,21 @@ static enum ls_status check_gpus(const struct ls_spank *self, struct place *p, s
         text, asked.count, granted,
         granted ? "another option or a site's rule asked for fewer"
                 : "this site has nothing installed that turns the option into a request "
-                  "(cli_filter.lua or job_submit_lockstep, see spank_lockstep(8))",
+                  "(cli_filter.lua or job_submit_lockstep, see spank_lockstep(8)), or this is "
+                  "a step of a job that has none",
         text);
 }
 
 /* ---- the task ---- */
 
-static enum ls_status decide(struct ls_spank *self, struct place *p, struct ls_arena *arena,
-                             struct ls_topo_decision *decision, struct ls_error *err)
+static enum ls_status decide(struct ls_spank *self, spank_t sp, struct place *p,
+                             struct ls_arena *arena, struct ls_topo_decision *decision,
+                             struct ls_error *err)
 {
     struct ls_topo_machine *m = self->machine;
     /* The machine was read by slurmstepd, whose devices, CPUs and limits are not the task's. */
     ls_topo_refresh(self->args.root, m);
+    ls_spank_foresee_limits(sp, &m->limits);
     struct ls_topo_request request = {
         .machine = m,
         .get = from_task,
@@ -222,57 +196,25 @@ static enum ls_status decide(struct ls_spank *self, struct place *p, struct ls_a
     return ls_topo_decide(&request, arena, decision, err);
 }
 
-/* "0-3,8" in `text`, cut short where it would not fit. */
-static const char *cpu_list(const cpu_set_t *cpus, char text[static 160])
+static void say_line(void *user, const char *line)
 {
-    size_t used = 0;
-    text[0] = '\0';
-    for (int first = 0; first < CPU_SETSIZE && used < 140; first++) {
-        if (!CPU_ISSET(first, cpus))
-            continue;
-        int last = first;
-        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
-            last++;
-        used += (size_t)snprintf(text + used, 160 - used, last > first ? "%s%d-%d" : "%s%d",
-                                 used ? "," : "", first, last);
-        first = last;
-    }
-    return text;
+    const struct place *p = user;
+    slurm_spank_log("lockstep: rank %u: %s", p->rank, line);
 }
 
-static void explain(const struct ls_spank *self, const struct place *p,
-                    const struct ls_topo_decision *d)
-{
-    char cpus[160];
-    struct ls_buf line;
-    ls_buf_init(&line, 4096);
-    ls_buf_printf(&line, "GPUs");
-    for (int i = 0; i < d->ngpu; i++)
-        ls_buf_printf(&line, " %s", self->machine->gpu[d->gpu[i]].pci.bdf);
-    ls_buf_printf(&line, "%s; NICs", d->ngpu ? "" : " none");
-    for (int i = 0; i < d->nnic; i++)
-        ls_buf_printf(&line, " %s", self->machine->nic[d->nic[i]].name);
-    ls_buf_printf(&line, "%s; CPUs %s%s", d->nnic ? "" : " none",
-                  cpu_list(d->bound ? &d->cpus : &self->machine->allowed, cpus),
-                  d->bound ? "" : " (as Slurm gave them)");
-    slurm_spank_log("lockstep: rank %u: %s", p->rank, line.failed ? "" : line.data);
-    ls_buf_free(&line);
-    for (int i = 0; i < d->nvariable; i++) {
-        const struct ls_topo_variable *v = &d->variable[i];
-        slurm_spank_log("lockstep: rank %u: %s %s%s: %s", p->rank, v->name,
-                        v->value ? "= " : "left alone", v->value ? v->value : "", v->reason);
-    }
-    for (int i = 0; i < d->nnote; i++)
-        slurm_spank_log("lockstep: rank %u: %s", p->rank, d->note[i].text);
-}
-
-/* Problems from every node, warnings from the first, each from one task; all of it is in explain. */
-static void say_notes(const struct place *p, const struct ls_topo_decision *d)
+/* Problems from every node, warnings from the first; what is of the node itself from one task. All of it is in
+ * ls_topo_explain. */
+static void say_notes(struct place *p, const struct ls_topo_decision *d)
 {
     enum ls_topo_level least = p->node == 0 ? LS_TOPO_WARN : LS_TOPO_PROBLEM;
-    for (int i = 0; i < d->nnote && p->local == 0; i++)
-        if (d->note[i].level >= least)
+    for (int i = 0; i < d->nnote; i++) {
+        if (d->note[i].level < least)
+            continue;
+        if (d->note[i].own)
+            say_line(p, d->note[i].text);
+        else if (p->local == 0)
             slurm_spank_log("lockstep: %s", d->note[i].text);
+    }
 }
 
 /* What `run` and `exec` shall do as well; and the proof for `lockstep plugin check`. */
@@ -284,7 +226,8 @@ static void set_options(const struct ls_spank *self, spank_t sp, const struct pl
         const char *const *words;
     } handed[] = {{LS_SPANK_TRANSPORT, ls_topo_transport_names},
                   {LS_SPANK_BIND, ls_spank_bind_words},
-                  {LS_SPANK_CHECK, ls_spank_check_words}};
+                  {LS_SPANK_CHECK, ls_spank_check_words},
+                  {LS_SPANK_EXPLAIN, ls_spank_switch_words}};
     for (size_t i = 0; i < sizeof handed / sizeof *handed; i++) {
         enum ls_spank_option o = handed[i].which;
         if (!self->option[o].calls && ls_spank_chosen(self, o) == 0)
@@ -332,11 +275,11 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
     LS_TRY(check_gpus(self, p, err));
     if (!self->machine)
         return LS_OK; /* no ordinary step */
-    LS_TRY(decide(self, p, arena, &d, err));
+    LS_TRY(decide(self, sp, p, arena, &d, err));
     if (d.bound && sched_setaffinity(0, sizeof d.cpus, &d.cpus) != 0)
         return ls_error_errno(err, errno, "cannot bind the task to its CPUs");
     if (ls_spank_chosen(self, LS_SPANK_EXPLAIN) && p->node == 0)
-        explain(self, p, &d);
+        ls_topo_explain(self->machine, &d, say_line, p);
     else
         say_notes(p, &d);
     LS_TRY(set_variables(sp, p, &d, arena, err));
@@ -344,11 +287,21 @@ static enum ls_status prepare(struct ls_spank *self, spank_t sp, struct place *p
     return LS_OK;
 }
 
+/* The launcher and `lockstep topo` go by the same file, also where it says that nothing is to be done. */
+static void hand_on_site(const struct ls_spank *self, spank_t sp, const struct place *p)
+{
+    if (self->args.site_given && self->args.enabled == LS_SPANK_YES && ordinary(p) &&
+        ls_spank_chosen(self, LS_SPANK_PLUGIN) == LS_SPANK_YES)
+        spank_setenv(sp, LS_TOPO_SITE_VARIABLE, self->args.site, 1);
+}
+
 int ls_spank_remote_task(struct ls_spank *self, spank_t sp)
 {
     struct place p = find_place(sp);
     struct ls_arena arena = {0};
     struct ls_error err = {0};
+    hand_on_site(self, sp, &p);
+    p = find_place(sp); /* the environment has moved */
     if (!ls_spank_on(self))
         return 0;
     if (self->err.message[0]) {

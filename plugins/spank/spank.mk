@@ -4,7 +4,7 @@ spank_sources = plugins/spank/plugin.h plugins/spank/args.c plugins/spank/option
 if LS_SLURM
 slurmexec_LTLIBRARIES += spank_lockstep.la
 spank_lockstep_la_SOURCES = plugins/spank/spank_lockstep.c plugins/spank/submit.c plugins/spank/remote.c \
-	plugins/spank/slurmd.c $(spank_sources)
+	plugins/spank/limits.c plugins/spank/slurmd.c $(spank_sources)
 spank_lockstep_la_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -I$(top_srcdir)/plugins \
 	-DLS_SYSCONFDIR='"$(sysconfdir)"'
 spank_lockstep_la_CFLAGS = $(AM_CFLAGS)

@@ -53,11 +53,10 @@ int slurm_spank_init_post_opt(spank_t sp, int argc, char **argv)
 
 int slurm_spank_task_init_privileged(spank_t sp, int argc, char **argv)
 {
-    (void)sp;
     (void)argc;
     (void)argv;
     if (spank_context() == S_CTX_REMOTE)
-        ls_spank_remote_limits(&ls_spank_self);
+        ls_spank_remote_limits(&ls_spank_self, sp);
     return 0;
 }
 

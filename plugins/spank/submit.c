@@ -15,6 +15,8 @@ int ls_spank_submit_init(struct ls_spank *self, spank_t sp)
     bool step = spank_context() == S_CTX_LOCAL;
     self->in_job = step && getenv("SLURM_JOB_ID") != NULL;
     self->inherited = step && ls_spank_gpus_inherited(from_process, NULL);
+    if (!step && getenv("SLURM_JOB_ID"))
+        ls_spank_outer_unset();
     ls_spank_options_register(sp);
     ls_spank_twins_set(self);
     if (self->loaded)

@@ -3,6 +3,7 @@
 #include "cli/worker.h"
 #include "comm/comm.h"
 #include "keep/keep.h"
+#include "topo/rules.h"
 #include "topo/topo.h"
 #include "wire/wire.h"
 
@@ -23,7 +24,8 @@ static bool relevant(const char *variable)
                                            "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
     static const char *const own[] = {LS_RECORD_FD_VARIABLE "=",
                                       "LOCKSTEP_THREADS=", LS_KEEP_BEGAN_VARIABLE "=",
-                                      LS_TOPO_SET_VARIABLE "=", "LOCKSTEP_SPANK="};
+                                      LS_TOPO_SET_VARIABLE "=", LS_TOPO_SITE_VARIABLE "=",
+                                      "LOCKSTEP_SPANK="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strncmp(variable, own[i], strlen(own[i])))
             return false;

@@ -21,12 +21,11 @@ bool ls_cli_find_transport(const char *text, enum ls_topo_transport *transport)
     return false;
 }
 
-/* The environment as the user made it: without what the plugin has set for this step, or for one around it. */
-static const char *of_user(void *user, const char *name)
+const char *ls_cli_user_variable(void *unused, const char *name)
 {
     const char *set = getenv(LS_TOPO_SET_VARIABLE);
     size_t n = strlen(name);
-    (void)user;
+    (void)unused;
     for (char **e = environ; *e; e++)
         if (!strncmp(*e, name, n) && (*e)[n] == '=')
             return ls_topo_is_set_by_us(set, *e) ? NULL : *e + n + 1;
@@ -42,19 +41,39 @@ static bool is_prepared(const struct ls_slurm *slurm)
     return slurm->place == LS_SLURM_STEP && step && !strcmp(step, mine);
 }
 
-static enum ls_status read_settings(struct ls_cli_rules *r, bool *bind, struct ls_error *err)
+enum ls_status ls_cli_read_settings(ls_topo_getenv *get, void *user,
+                                    enum ls_topo_transport *transport, bool *bind,
+                                    struct ls_error *err)
 {
-    const char *transport = getenv("LOCKSTEP_TRANSPORT"), *how = getenv("LOCKSTEP_BIND");
-    if (transport && *transport && !ls_cli_find_transport(transport, &r->request.transport))
+    const char *name = get(user, "LOCKSTEP_TRANSPORT"), *how = get(user, "LOCKSTEP_BIND");
+    if (name && *name && !ls_cli_find_transport(name, transport))
         return ls_error_set(err, LS_ERR_USAGE,
                             "LOCKSTEP_TRANSPORT: found '%.40s', expected auto, ib, roce, tcp, shm "
                             "or keep",
-                            transport);
+                            name);
     if (how && *how && strcmp(how, "auto") != 0 && strcmp(how, "none") != 0)
         return ls_error_set(err, LS_ERR_USAGE,
                             "LOCKSTEP_BIND: found '%.40s', expected auto or none", how);
     *bind = *bind && !(how && !strcmp(how, "none"));
-    r->request.bind = *bind;
+    return LS_OK;
+}
+
+static const char *from_process(void *unused, const char *name)
+{
+    (void)unused;
+    return getenv(name);
+}
+
+static enum ls_status read_settings(struct ls_cli_rules *r, struct ls_keep_config *config,
+                                    struct ls_error *err)
+{
+    const char *explain = getenv("LOCKSTEP_EXPLAIN");
+    LS_TRY(ls_cli_read_settings(from_process, NULL, &r->request.transport, &config->bind, err));
+    r->request.bind = config->bind;
+    if (explain && *explain && strcmp(explain, "yes") != 0 && strcmp(explain, "no") != 0)
+        return ls_error_set(err, LS_ERR_USAGE,
+                            "LOCKSTEP_EXPLAIN: found '%.40s', expected yes or no", explain);
+    config->explain = explain && !strcmp(explain, "yes");
     return LS_OK;
 }
 
@@ -75,14 +94,20 @@ enum ls_status ls_cli_read_site(const char *path, struct ls_topo_site *site,
     return status == LS_OK ? LS_OK : ls_error_set(err, status, "%s", why.message);
 }
 
-/* NVML takes its time, and is asked only where its driver is. */
-static enum ls_status read_machine(const struct ls_slurm *slurm, struct ls_topo_machine *machine,
+/* NVML takes its time, and is asked only where its driver is. The plugin does not ask it. */
+static enum ls_status read_machine(const struct ls_slurm *slurm, bool told, struct ls_cli_rules *r,
                                    struct ls_error *err)
 {
     struct ls_error why = {0};
-    LS_TRY(ls_topo_read("", machine, err));
+    r->machine = malloc(sizeof *r->machine);
+    r->told = told ? malloc(sizeof *r->told) : NULL;
+    if (!r->machine || (told && !r->told))
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the description of this machine");
+    LS_TRY(ls_topo_read("", r->machine, err));
+    if (told)
+        *r->told = *r->machine;
     if (access("/dev/nvidiactl", F_OK) == 0 &&
-        ls_topo_nvml_add(NULL, machine, &why) == LS_ERR_ENV && slurm->proc_id <= 0)
+        ls_topo_nvml_add(NULL, r->machine, &why) == LS_ERR_ENV && slurm->proc_id <= 0)
         ls_cli_error("warning: %s", why.message);
     return LS_OK;
 }
@@ -90,31 +115,30 @@ static enum ls_status read_machine(const struct ls_slurm *slurm, struct ls_topo_
 enum ls_status ls_cli_read_rules(const struct ls_slurm *slurm, struct ls_cli_rules *rules,
                                  struct ls_keep_config *config, struct ls_error *err)
 {
-    const char **keys = NULL;
-    LS_TRY(read_settings(rules, &config->bind, err));
-    config->rules_told = is_prepared(slurm);
-    if (config->rules_told && config->workers == 1)
+    const char **keys = NULL, *site = getenv(LS_TOPO_SITE_VARIABLE);
+    bool told = is_prepared(slurm);
+    LS_TRY(read_settings(rules, config, err));
+    if (told && config->workers == 1)
         return LS_OK;
     struct ls_error why = {0};
-    if (ls_cli_read_site(NULL, &rules->site, NULL, &why) != LS_OK)
-        return ls_error_set(err, LS_ERR_ENV, "%s", why.message);
+    if (ls_cli_read_site(site && *site ? site : NULL, &rules->site, NULL, &why) != LS_OK)
+        return ls_error_set(err, LS_ERR_ENV, "site file: %s", why.message);
     if (!rules->site.enabled)
         return LS_OK;
-    rules->machine = malloc(sizeof *rules->machine);
-    if (!rules->machine)
-        return ls_error_set(err, LS_ERR_NOMEM, "no memory for the description of this machine");
-    LS_TRY(read_machine(slurm, rules->machine, err));
-    LS_TRY(ls_topo_host_keys(of_user, NULL, &rules->arena, &keys, err));
+    LS_TRY(read_machine(slurm, told, rules, err));
+    LS_TRY(ls_topo_host_keys(ls_cli_user_variable, NULL, &rules->arena, &keys, err));
     rules->request.machine = rules->machine;
     rules->request.site = &rules->site;
     rules->request.site_keys = keys;
-    rules->request.get = of_user;
+    rules->request.get = ls_cli_user_variable;
     config->rules = &rules->request;
+    config->told = rules->told;
     return LS_OK;
 }
 
 void ls_cli_free_rules(struct ls_cli_rules *rules)
 {
     free(rules->machine);
+    free(rules->told);
     ls_arena_free(&rules->arena);
 }

@@ -21,7 +21,7 @@ static const char help[] =
     "      --save=FILE        write this machine (or that of --root) to FILE, without names, "
     "addresses\n"
     "                         and serial numbers, and show nothing; '-' is standard output\n"
-    "      --transport=NAME   auto (default), ib, roce, tcp, shm or keep\n"
+    "      --transport=NAME   auto, ib, roce, tcp, shm or keep (LOCKSTEP_TRANSPORT, else auto)\n"
     "      --no-bind          leave CPUs as they are\n"
     "      --nodes=N          decide as in a job on N nodes\n"
     "      --local-size=N     ranks of this node (default: Slurm's, or 1)\n"
@@ -34,7 +34,7 @@ static const char help[] =
 struct options {
     const char *root, *save, *site;
     enum ls_topo_transport transport;
-    bool bind, json;
+    bool transport_given, bind, json;
     int nodes, local_size, ranks;
     const char *env[64]; /* "NAME=VALUE" */
     int nenv;
@@ -73,7 +73,7 @@ static const char *get_variable(void *user, const char *name)
     for (int i = o->nenv - 1; i >= 0; i--)
         if (!strncmp(o->env[i], name, n) && o->env[i][n] == '=')
             return o->env[i] + n + 1;
-    return o->root ? NULL : getenv(name);
+    return o->root ? NULL : ls_cli_user_variable(NULL, name);
 }
 
 /* ---- text ---- */
@@ -414,12 +414,15 @@ static enum ls_status read_machine(struct report *r, struct ls_error *err)
 static enum ls_status read_site(const struct options *o, struct ls_topo_site *site,
                                 struct ls_error *err)
 {
+    const char *path = o->site ? o->site : get_variable((void *)o, LS_TOPO_SITE_VARIABLE);
     *site = ls_topo_site_default;
-    if (o->root && !o->site)
+    if (path && !*path)
+        path = NULL;
+    if (o->root && !path)
         return LS_OK;
     struct ls_buf problems;
     ls_buf_init(&problems, 1 << 20);
-    enum ls_status status = ls_cli_read_site(o->site, site, &problems, err);
+    enum ls_status status = ls_cli_read_site(path, site, &problems, err);
     if (status != LS_OK && problems.data)
         fputs(problems.data, stderr);
     ls_buf_free(&problems);
@@ -488,6 +491,18 @@ static int save(const struct options *o)
     return LS_EXIT_FAILED;
 }
 
+/* As the plugin and the launcher decide; an option overrides. False after a message. */
+static bool read_settings(struct options *o)
+{
+    struct ls_error err = {0};
+    enum ls_topo_transport transport = LS_TOPO_AUTO;
+    if (ls_cli_read_settings(get_variable, o, &transport, &o->bind, &err) != LS_OK)
+        return usage("%s", err.message), false;
+    if (!o->transport_given)
+        o->transport = transport;
+    return true;
+}
+
 static int show(const struct options *o)
 {
     struct ls_error err = {0};
@@ -535,7 +550,7 @@ static bool read_option(int c, struct options *o)
         return ls_cli_number(optarg, number) ||
                (usage("found '%s', expected a whole number from 1 to 65536", optarg), false);
     case TRANSPORT:
-        return ls_cli_find_transport(optarg, &o->transport) ||
+        return (o->transport_given = ls_cli_find_transport(optarg, &o->transport)) ||
                (usage("--transport: found '%s', expected auto, ib, roce, tcp, shm or keep", optarg),
                 false);
     case 'e':
@@ -578,5 +593,7 @@ int ls_cli_topo(int argc, char **argv)
     }
     if (optind < argc)
         return usage("found '%s', expected only options", argv[optind]);
-    return o.save ? save(&o) : show(&o);
+    if (o.save)
+        return save(&o);
+    return read_settings(&o) ? show(&o) : LS_EXIT_USAGE;
 }

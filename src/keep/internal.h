@@ -91,10 +91,11 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err);
 /* events.c: until all keepers agree on an exit code. */
 enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err);
 void ls_keeper_kill(struct ls_keeper *k, int sig);
-/* rules.c: once the ranks' places are known: what is decided for each; and no more threads than its share of the
- * CPUs (false: no memory). */
+/* rules.c: once the ranks' places are known: what is decided for each; no more threads than its share of the CPUs
+ * (false: no memory); and what a person should know of all that. */
 enum ls_status ls_keep_apply_rules(struct ls_keeper *k, struct ls_error *err);
 bool ls_keep_limit_threads(struct ls_keeper *k, const struct ls_worker *w);
+void ls_keep_say_rules(struct ls_keeper *k);
 /* program.c: after the ranks' places are known, before they start; and how to end them. */
 enum ls_status ls_keep_prepare_programs(struct ls_keeper *k, struct ls_error *err);
 void ls_keep_end_programs(struct ls_keeper *k, bool at_once);

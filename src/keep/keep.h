@@ -121,7 +121,10 @@ struct ls_keep_config {
     /* What ls_topo_decide is to be asked for each rank, but for ranks and sizes, which the keeper knows: its CPUs
      * and variables. NULL: not asked; Slurm's plugin has done it. `get` must not yield what LOCKSTEP_SET lists. */
     const struct ls_topo_request *rules;
-    bool rules_told;  /* the plugin has printed what there is to warn of */
+    /* The machine as Slurm's plugin saw it, which has decided for this task and printed what there is to warn of;
+     * NULL: nobody has. */
+    const struct ls_topo_machine *told;
+    bool explain;     /* print what was decided for the ranks of the first node, and why */
     bool bind;        /* bind workers to CPUs */
     const char *host; /* name of this node for messages; NULL: gethostname */
     /* The step whose PMIx server knows the other keepers; NULL: this keeper is alone. */

@@ -97,30 +97,62 @@ bool ls_keep_set_decided(const struct ls_topo_decision *decision, struct ls_aren
 
 /* ---- all ranks here ---- */
 
-static bool is_repeated(const struct ls_keeper *k, int worker, const char *text)
+static bool is_noted(const struct ls_topo_decision *d, const char *text)
 {
-    for (int w = 0; w < worker; w++)
-        for (int i = 0; i < k->decision[w].nnote; i++)
-            if (!strcmp(k->decision[w].note[i].text, text))
-                return true;
+    for (int i = 0; i < d->nnote; i++)
+        if (!strcmp(d->note[i].text, text))
+            return true;
     return false;
 }
 
-/* Warnings from keeper 0, since nodes are mostly alike; problems from the first one of every node. Outside a job
- * nobody has asked for GPUs or a network: only problems, and none where there are no such devices. */
-static void say_notes(const struct ls_keeper *k)
+static bool is_repeated(const struct ls_keeper *k, int worker, const char *text)
+{
+    for (int w = 0; w < worker; w++)
+        if (is_noted(&k->decision[w], text))
+            return true;
+    return false;
+}
+
+/* What Slurm's plugin has said: its decision for this task, for which tasks are ranks. What it could not decide it
+ * has not said either, and *task is empty. */
+static void decide_task(struct ls_keeper *k, struct ls_topo_decision *task)
+{
+    const struct ls_wire_map *map = &k->map;
+    struct ls_topo_request request = *k->config->rules;
+    struct ls_error err = {0};
+    request.machine = k->config->told;
+    request.local_rank = request.local_size = 0;
+    request.ranks = map->n_keepers;
+    request.nodes = map->n_nodes;
+    for (int i = 0; i < map->n_keepers; i++)
+        if (map->rank[map->first[i]].node == map->rank[map->first[k->me]].node) {
+            request.local_rank += i < k->me;
+            request.local_size++;
+        }
+    if (ls_topo_decide(&request, &k->arena, task, &err) != LS_OK)
+        *task = (struct ls_topo_decision){0};
+}
+
+/* Warnings from the first node, since nodes are mostly alike, problems from every one; what is of a node and not of
+ * a rank from its first keeper. Outside a job nobody has asked for GPUs or a network: only problems, and none
+ * where there are no such devices. */
+static void say_notes(struct ls_keeper *k)
 {
     const struct ls_keep_config *c = k->config;
     const struct ls_topo_request *r = c->rules;
-    bool first_here = k->map.rank[k->map.first[k->me]].local_rank == 0;
+    const struct ls_wire_place *first = &k->map.rank[k->map.first[k->me]];
     bool job = r->get && r->get(r->user, "SLURM_JOB_ID");
-    enum ls_topo_level least = job && k->me == 0 ? LS_TOPO_WARN : LS_TOPO_PROBLEM;
+    enum ls_topo_level least = job && first->node == 0 ? LS_TOPO_WARN : LS_TOPO_PROBLEM;
+    struct ls_topo_decision task = {0};
     if (!job && r->machine->ngpu == 0 && r->machine->nnic == 0)
         return;
-    for (int w = 0; w < c->workers && first_here && !c->rules_told; w++)
+    if (c->told)
+        decide_task(k, &task);
+    for (int w = 0; w < c->workers; w++)
         for (int i = 0; i < k->decision[w].nnote; i++) {
             const struct ls_topo_note *note = &k->decision[w].note[i];
-            if (note->level >= least && !is_repeated(k, w, note->text))
+            if (note->level >= least && (note->own || first->local_rank == 0) &&
+                !is_repeated(k, w, note->text) && !is_noted(&task, note->text))
                 fprintf(c->out, "lockstep: warning: %s: %s\n", k->host[k->me], note->text);
         }
 }
@@ -136,7 +168,6 @@ enum ls_status ls_keep_apply_rules(struct ls_keeper *k, struct ls_error *err)
     for (int i = 0; i < c->workers; i++)
         LS_TRY(
             ls_keep_decide(c->rules, &k->map, k->worker[i].rank, &k->arena, &k->decision[i], err));
-    say_notes(k);
     return LS_OK;
 }
 
@@ -150,4 +181,35 @@ bool ls_keep_limit_threads(struct ls_keeper *k, const struct ls_worker *w)
             return false;
     }
     return true;
+}
+
+/* ---- what is printed ---- */
+
+struct speaker {
+    FILE *out;
+    int rank;
+};
+
+static void say_line(void *user, const char *line)
+{
+    const struct speaker *s = user;
+    fprintf(s->out, "lockstep: rank %d: %s\n", s->rank, line);
+}
+
+void ls_keep_say_rules(struct ls_keeper *k)
+{
+    const struct ls_keep_config *c = k->config;
+    if (!k->decision)
+        return;
+    if (!c->explain || k->map.rank[k->map.first[k->me]].node != 0) {
+        say_notes(k);
+        return;
+    }
+    for (int w = 0; w < c->workers; w++) {
+        struct speaker s = {.out = c->out, .rank = k->worker[w].rank};
+        struct ls_topo_decision d = k->decision[w];
+        d.bound = k->worker[w].bound;
+        d.cpus = k->worker[w].cpus;
+        ls_topo_explain(c->rules->machine, &d, say_line, &s);
+    }
 }

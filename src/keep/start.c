@@ -226,6 +226,7 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
             (struct ls_worker){.rank = k->map.first[k->me] + i, .pidfd = -1, .record_fd = -1};
     LS_TRY(ls_keep_apply_rules(k, err));
     LS_TRY(choose_cpus(k, err));
+    ls_keep_say_rules(k);
     if (c->programs)
         LS_TRY(ls_keep_prepare_programs(k, err));
     LS_TRY(ls_wire_env_take(NULL, err));

@@ -156,6 +156,7 @@ static void advise_gpus(struct ls_decide *c)
 {
     const struct ls_topo_machine *m = c->machine;
     const struct ls_topo_decision *d = c->decision;
+    c->own = true;
     for (int i = 0; i < d->ngpu; i++) {
         const struct ls_topo_gpu *gpu = &m->gpu[d->gpu[i]];
         if (gpu->mig)
@@ -170,6 +171,7 @@ static void advise_gpus(struct ls_decide *c)
                 "this task has GPUs of several models (%s, %s): all wait for the slowest",
                 m->gpu[d->gpu[0]].model, gpu->model);
     }
+    c->own = false;
     if (m->ngpu > 1 && d->ngpu && m->gpu[d->gpu[0]].translated && !m->virtual_machine)
         ls_decide_note(
             c, LS_TOPO_WARN,

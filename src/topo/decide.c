@@ -51,7 +51,7 @@ void ls_decide_note(struct ls_decide *c, enum ls_topo_level level, const char *f
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     c->decision->note[c->decision->nnote++] =
-        (struct ls_topo_note){level, ls_decide_text(c, "%s", text), c->about};
+        (struct ls_topo_note){level, ls_decide_text(c, "%s", text), c->about, c->own};
 }
 
 bool ls_decide_in_list(const char *list, const char *name)

@@ -22,6 +22,7 @@ struct ls_decide {
     struct ls_error *err;
     bool failed;       /* no memory: said once, at the end */
     const char *about; /* of the notes that follow, static */
+    bool own;          /* notes are of this task from here on, and not of its node */
 
     /* place.c */
     bool own_mask;                   /* Slurm gave the task CPUs of its own already */

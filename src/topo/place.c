@@ -379,6 +379,7 @@ static void check_mask(struct ls_decide *c)
     char text[128];
     cpu_set_t near;
     c->about = "cpus";
+    c->own = true;
     for (int i = 0; i < d->ngpu; i++) {
         const struct ls_topo_gpu *gpu = &c->machine->gpu[d->gpu[i]];
         if (CPU_COUNT(&gpu->pci.cpus) == 0 || near_cpus(c->machine, d->gpu[i], &near))
@@ -390,6 +391,7 @@ static void check_mask(struct ls_decide *c)
                        gpu->pci.numa);
     }
     c->about = NULL;
+    c->own = false;
 }
 
 void ls_decide_cpus(struct ls_decide *c)

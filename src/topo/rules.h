@@ -28,6 +28,8 @@ struct ls_topo_site {
     int traffic_class, service_level; /* -1: not declared */
     int rc_max;                       /* endpoints up to which RC is expected; 256 */
 };
+/* The site file that the plugin reads, where plugstack.conf names one: for the launcher, which runs below it. */
+#define LS_TOPO_SITE_VARIABLE "LOCKSTEP_SITE"
 /* Adds what `text` (a whole file) says to *site, which starts as ls_topo_site_default. LS_ERR_FORMAT: line,
  * what was found, what was expected, nearest key; all problems in `problems` (may be NULL). */
 extern const struct ls_topo_site ls_topo_site_default;
@@ -55,8 +57,9 @@ enum ls_topo_level { LS_TOPO_INFO, LS_TOPO_WARN, LS_TOPO_PROBLEM };
 struct ls_topo_note {
     enum ls_topo_level level;
     const char *text; /* one line, complete with remedy */
-    const char *
-        about; /* the user's variable that it judges; "cpus": the task's CPUs; NULL: anything else */
+    const char *about; /* the user's variable that it judges; "cpus": the task's CPUs; NULL: anything
+                          else */
+    bool own;          /* of this task and not of its node: said by more than one task of it */
 };
 struct ls_topo_variable {
     const char *name, *value; /* value NULL: left alone on purpose */
@@ -80,6 +83,12 @@ struct ls_topo_decision {
  * was granted that does not exist), with remedy; LS_ERR_NOMEM. */
 enum ls_status ls_topo_decide(const struct ls_topo_request *request, struct ls_arena *arena,
                               struct ls_topo_decision *decision, struct ls_error *err);
+
+/* Says a decision: devices and CPUs, every variable with its reason, every note; one line at a time, without an
+ * end. CPUs that are not bound are machine->allowed. */
+typedef void ls_topo_say(void *user, const char *line);
+void ls_topo_explain(const struct ls_topo_machine *machine, const struct ls_topo_decision *decision,
+                     ls_topo_say *say, void *user);
 
 /* UCX's own choice by its rule of scalable transports: endpoints against MAX_NUM_EPS (RC and TCP 256). */
 const char *ls_topo_ucx_transport(const struct ls_topo_machine *machine, int64_t endpoints,

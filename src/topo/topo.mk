@@ -13,6 +13,7 @@ libls_topo_la_SOURCES = \
 	src/topo/conf.c \
 	src/topo/cpus.c \
 	src/topo/decide.c \
+	src/topo/explain.c \
 	src/topo/fold.c \
 	src/topo/gpu.c \
 	src/topo/hostlist.c \

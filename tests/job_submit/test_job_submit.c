@@ -100,6 +100,36 @@ static void test_case(const struct job_case *c)
     free(job.tres_per_task);
 }
 
+/* Two GPUs on each node, and so many on each socket. */
+static void test_sockets(void)
+{
+    static const struct {
+        const char *list;
+        uint16_t sockets;
+        bool good;
+    } rows[] = {{"gres:gpu:2", 2, false},       {"gres:gpu:2", 1, true},
+                {"gres:gpu:1", 2, true},        {"gres:gpu:1", 1, false},
+                {"gres:gpu:1", NO_VAL16, true}, {"gres:gpu:a100:3", NO_VAL16, false},
+                {"gres:nic:8", 2, true},        {"gres:gpu:99999999999999999999", 60000, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *env[] = {(char *)OPTION "2"}, *message = NULL;
+        struct job_descriptor job = {.spank_job_env = env,
+                                     .spank_job_env_size = 1,
+                                     .ntasks_per_node = NO_VAL16,
+                                     .sockets_per_node = rows[i].sockets,
+                                     .tres_per_socket = copy(rows[i].list)};
+        int rc = submit(&job, 1000, &message);
+        tap_ok(rows[i].good ? rc == SLURM_SUCCESS && !message
+                            : rc == ESLURM_INVALID_GRES && message && !job.tres_per_node &&
+                                  strstr(message, "--gpus-per-socket"),
+               "per socket %s, of %d: %s", rows[i].list, rows[i].sockets,
+               message ? message : job.tres_per_node);
+        free(message);
+        free(job.tres_per_node);
+        free(job.tres_per_socket);
+    }
+}
+
 static void test_others(void)
 {
     char *env[] = {(char *)"_SLURM_SPANK_OPTION_lockstep_lockstep_check=full",
@@ -134,6 +164,7 @@ int main(void)
     tap_ok(version && *version == SLURM_VERSION_NUMBER, "its version is that of Slurm's headers");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_case(&cases[i]);
+    test_sockets();
     test_others();
     dlclose(module);
     return tap_done();

@@ -93,39 +93,54 @@ static void test_alone(void)
     ls_wire_map_free(&map);
 }
 
-/* What a keeper of four ranks prints on this machine; `me`: which one, of two on two nodes. */
-static const char *said(const char *tree, const char *const *env, int me, bool told)
+/* What one keeper of several, all with as many ranks, prints on this machine. */
+struct scene {
+    const struct ls_topo_machine *machine, *told;
+    const char *const *env;
+    int keepers, nodes, workers, me;
+    bool explain;
+};
+
+static const char *said(struct scene s)
 {
-    static char text[16384];
-    struct ls_topo_machine *m = load(tree);
+    static char text[65536];
     const struct ls_topo_request rules = {
-        .machine = m, .get = get_listed, .user = (void *)env, .bind = true};
+        .machine = s.machine, .get = get_listed, .user = (void *)s.env, .bind = true};
     FILE *out = tmpfile();
     const struct ls_keep_config config = {
-        .workers = 4, .rules = &rules, .rules_told = told, .out = out};
+        .workers = s.workers, .rules = &rules, .told = s.told, .explain = s.explain, .out = out};
     struct ls_worker worker[4];
-    char *host[] = {"n0", "n1"};
+    int node[8], workers[8];
+    char *host[8];
+    for (int i = 0; i < s.keepers; i++) {
+        node[i] = i * s.nodes / s.keepers;
+        workers[i] = s.workers;
+        host[i] = node[i] ? "n1" : "n0";
+    }
     struct ls_keeper k = {.config = &config,
-                          .map = map_of(2, (const int[]){0, 1}, (const int[]){4, 4}),
-                          .me = me,
+                          .map = map_of(s.keepers, node, workers),
+                          .me = s.me,
                           .host = host,
                           .worker = worker};
     struct ls_error err = {0};
-    for (int i = 0; i < 4; i++)
-        worker[i] = (struct ls_worker){.rank = 4 * me + i};
+    for (int i = 0; i < s.workers; i++) {
+        worker[i] = (struct ls_worker){.rank = s.workers * s.me + i, .bound = true};
+        CPU_SET(i, &worker[i].cpus);
+    }
     if (!out) {
         printf("Bail out! no temporary file\n");
         exit(1);
     }
     if (ls_keep_apply_rules(&k, &err) != LS_OK)
-        tap_ok(false, "%s: %s", tree, err.message);
+        tap_ok(false, "rules: %s", err.message);
+    else
+        ls_keep_say_rules(&k);
     rewind(out);
     text[fread(text, 1, sizeof text - 1, out)] = '\0';
     fclose(out);
     free(k.decision);
     ls_arena_free(&k.arena);
     ls_wire_map_free(&k.map);
-    free(m);
     return text;
 }
 
@@ -139,20 +154,104 @@ static int count(const char *text, const char *part)
 
 static void test_notes(void)
 {
-    const char *text = said("troubled", ENV("SLURM_JOB_ID=7"), 0, false);
+    struct ls_topo_machine *m = load("troubled");
+    struct scene s = {
+        .machine = m, .env = ENV("SLURM_JOB_ID=7"), .keepers = 2, .nodes = 2, .workers = 4};
+    const char *text = said(s);
     tap_ok(count(text, "mlx5_1 is RoCE without") == 1 &&
                count(text, "knows no subnet manager") == 1,
            "keeper 0 says warnings and problems, once for all of its ranks");
-    text = said("troubled", ENV("SLURM_JOB_ID=7"), 1, false);
+    s.me = 1;
+    text = said(s);
     tap_ok(count(text, "mlx5_1 is RoCE without") == 0 &&
                count(text, "n1: mlx5_0 port 1 knows no subnet manager") == 1,
            "others only problems, with the name of their node");
-    text = said("troubled", ENV("A=1"), 0, false);
+    s.me = 0;
+    s.env = ENV("A=1");
+    text = said(s);
     tap_ok(count(text, "mlx5_1 is RoCE without") == 0 &&
                count(text, "knows no subnet manager") == 1,
            "outside a job only problems");
-    tap_ok(!*said("troubled", ENV("SLURM_JOB_ID=7"), 0, true),
-           "nothing where the plugin has said it");
+    free(m);
+}
+
+/* The plugin has decided for tasks: what is so only with the real number of ranks, or known only here, is new. */
+static void test_told(void)
+{
+    struct ls_topo_machine *m = load("troubled"), *told = load("troubled");
+    struct scene s = {.machine = m,
+                      .told = told,
+                      .env = ENV("SLURM_JOB_ID=7"),
+                      .keepers = 2,
+                      .nodes = 2,
+                      .workers = 4};
+    tap_ok(!*said(s), "nothing where the plugin has said it");
+    /* Two tasks can need 520 files, eight ranks 544; a single rank of a node no shared memory, four 256 MiB. */
+    m->limits.nofile = told->limits.nofile = 525;
+    m->limits.shm_bytes = told->limits.shm_bytes = (int64_t)100 << 20;
+    const char *text = said(s);
+    tap_ok(count(text, "at most 525 open files, but 8 ranks can need 544") == 1 &&
+               count(text, "/dev/shm has") == 1 && count(text, "warning: ") == 2,
+           "what only several ranks in a task run into is said: %s", text);
+    s.env = ENV("SLURM_JOB_ID=7", "CUDA_VISIBLE_DEVICES=0");
+    m->gpu[0].mig = true;
+    tap_ok(count(said(s), "is divided (MIG)") == 1, "and what the plugin cannot see");
+    m->gpu[0].mig = false;
+    s.workers = 1;
+    tap_ok(!*said(s), "one rank in a task: nothing new");
+    free(m);
+    free(told);
+}
+
+/* Eight tasks of a node, whose CPUs are all near its first GPUs. */
+static void test_own(void)
+{
+    struct ls_topo_machine *m = load("dgx");
+    struct scene s = {.machine = m,
+                      .env = ENV(JOB, "SLURM_GPUS_ON_NODE=8"),
+                      .keepers = 8,
+                      .nodes = 1,
+                      .workers = 1};
+    CPU_ZERO(&m->allowed);
+    for (int cpu = 0; cpu < 8; cpu++)
+        CPU_SET(cpu, &m->allowed);
+    m->limits.nofile = 100;
+    const char *text = said(s);
+    tap_ok(count(text, "at most 100 open files") == 1 && count(text, "is near its GPU") == 0,
+           "the first keeper of a node says what is of the node");
+    s.me = 7;
+    text = said(s);
+    tap_ok(count(text, "at most 100 open files") == 0 &&
+               count(text, "no CPU of this task (0-7) is near its GPU") == 1,
+           "every one what is of its own ranks: %s", text);
+    free(m);
+}
+
+static void test_explain(void)
+{
+    struct ls_topo_machine *m = load("troubled");
+    struct scene s = {.machine = m,
+                      .env = ENV("SLURM_JOB_ID=7"),
+                      .keepers = 2,
+                      .nodes = 2,
+                      .workers = 4,
+                      .explain = true};
+    const char *text = said(s);
+    tap_ok(count(text, "lockstep: rank 0: GPUs none; NICs mlx5_0; CPUs 0\n") == 1 &&
+               count(text, "lockstep: rank 3: UCX_NUM_EPS = 8: ") == 1 &&
+               count(text, "lockstep: rank 3: CUDA_VISIBLE_DEVICES left alone: ") == 1 &&
+               count(text, "lockstep: rank 3: mlx5_1 is RoCE without") == 1 &&
+               count(text, "warning: ") == 0,
+           "decisions of every rank are explained: %.400s", text);
+    s.told = m;
+    tap_ok(count(said(s), "lockstep: rank 3: UCX_NUM_EPS = 8: ") == 1,
+           "also where the plugin has explained its own for the task");
+    s.me = 1;
+    s.told = NULL;
+    text = said(s);
+    tap_ok(count(text, "rank ") == 0 && count(text, "knows no subnet manager") == 1,
+           "on the first node; others say their problems");
+    free(m);
 }
 
 /* ---- the environment ---- */
@@ -199,6 +298,9 @@ int main(void)
     test_one_each();
     test_alone();
     test_notes();
+    test_told();
+    test_own();
+    test_explain();
     test_environment();
     ls_arena_free(&arena);
     return tap_done();

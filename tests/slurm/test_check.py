@@ -234,6 +234,9 @@ def main():
             test_hang_between_nodes(c)
             test_slow_node(c)
             test_run(c, scratch)
+        with cluster.Cluster(scratch, "--spank=no") as c:
+            print("# without the plugin")
+            test_all_well(c, scratch)
     tap.done()
 
 

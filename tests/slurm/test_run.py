@@ -494,6 +494,26 @@ class TimeLimit:
                "the time limit: from where the first one was", self.text())
 
 
+def test_without_plugin(c, scratch):
+    """The launcher applies the rules itself, for every rank, and explains them on demand."""
+    job = write_job(scratch, "bare", train="steps = 8; global_batch = 32; micro_batch = 4; eval_every = 0;")
+    want = Reference(scratch, job, "bare")
+    c.env["LOCKSTEP_EXPLAIN"] = "yes"
+    for workers in (1, 2):
+        result = c.run(*PMIX, "-N2", "--ntasks-per-node=1", tap.program(), "run", "--json",
+                       f"--workers-per-task={workers}", "--set", want.place(), job)
+        want.check(result, 2 * workers, f"without the plugin, 2 x {workers}")
+        said = [re.findall(rf"lockstep: rank {rank}: UCX_NUM_EPS = (\d+): ", result.stderr) for rank in range(4)]
+        tap.same(said, [[str(2 * workers)] if rank < workers else [] for rank in range(4)],
+                 f"without the plugin, 2 x {workers}: decided for each rank, explained for the first node")
+        tap.ok("lockstep: rank 0: NCCL_ALGO left alone: " in result.stderr, "and what is left alone", result.stderr)
+    c.env["LOCKSTEP_EXPLAIN"] = "maybe"
+    result = c.run(*PMIX, "-N1", "-n1", tap.program(), "run", job)
+    del c.env["LOCKSTEP_EXPLAIN"]
+    tap.ok(result.returncode == 2 and "LOCKSTEP_EXPLAIN: found 'maybe'" in result.stderr,
+           "without the plugin: a word that is none", result.returncode, result.stderr)
+
+
 def main():
     cluster.skip_without_slurm()
     with tap.Scratch() as scratch:
@@ -513,6 +533,8 @@ def main():
             check_clean(c, scratch, "all layouts")
             test_refusals(c, scratch)
             test_faults(c, scratch)
+        with cluster.Cluster(scratch, "--spank=no", "--nodes=2") as c:
+            test_without_plugin(c, scratch)
     tap.done()
 
 

@@ -88,7 +88,11 @@ def test_requests(c, way):
             ("the command line over an #SBATCH line",
              batch(c, "--lockstep-gpus=2", lines=["--lockstep-gpus=1"])),
             ("a step of a batch job", batch(c, "--lockstep-gpus=2", script=f"srun sh -c '{SHOW}'")),
-            ("the same by --gpus-per-node", srun(c, "--lockstep-gpus=2", "--gpus-per-node=2"))):
+            ("the same by --gpus-per-node", srun(c, "--lockstep-gpus=2", "--gpus-per-node=2")),
+            ("the same by --gres", srun(c, "--lockstep-gpus=fake:2", "--gres=gpu:fake:2")),
+            ("the same by --gpus", srun(c, "-N1", "--lockstep-gpus=2", "--gpus=2")),
+            ("a part by --gpus-per-task", srun(c, "-N1", "-n1", "--ntasks-per-node=1", "--lockstep-gpus=2",
+                                               "--gpus-per-task=2"))):
         tap.ok(gpus(got) == (0, "0,1"), f"{way}: two GPUs by {what}", got)
     got = srun(c, "-N2", "--ntasks-per-node=1", "--lockstep-gpus=1")
     tap.same((got[0], re.findall(r"gpus=(\S*)", got[1])), (0, ["0", "0"]), f"{way}: one on each node")
@@ -96,14 +100,38 @@ def test_requests(c, way):
     tap.same(gpus(got), (0, "0"), f"{way}: a step may take a part")
     got = srun(c, script=SHOW)
     tap.same(gpus(got), (0, ""), f"{way}: a job without the option has none")
+    with open(c.scratch("inner"), "w") as f:  # a job's own CUDA_VISIBLE_DEVICES may be that of the job around it
+        f.write("#!/bin/sh\necho gpus=$(scontrol show job $SLURM_JOB_ID | sed -n 's/ *TresPerNode=//p')\n")
+    inner = "sbatch -W -o inner.out {} inner >&2; cat inner.out"
+    for option, want in (("", ""), ("--lockstep-gpus=1", "gres:gpu:1")):
+        for what, got in (("a batch script", batch(c, "--lockstep-gpus=2", script=inner.format(option))),
+                          ("a step", batch(c, "--lockstep-gpus=2",
+                                           script=f"srun sh -c '{inner.format(option)}'"))):
+            tap.same(gpus(got), (0, want), f"{way}: from {what}, sbatch {option} asks for that alone")
+    r = c.run("salloc", "--lockstep-gpus=2", "sh", "-c", "salloc sh inner")
+    tap.same(gpus((r.returncode, r.stdout)), (0, ""), f"{way}: and so does salloc inside of salloc")
     for args, text in ((["--lockstep-gpus=3"], "not available"),
                        (["--lockstep-gpus=1", "--gpus-per-node=2"], "say it once"),
+                       (["--lockstep-gpus=2", "--gpus-per-node=fake:2"], "say it once"),
+                       (["--lockstep-gpus=1", "--gres=gpu:2"], "say it once"),
+                       (["--lockstep-gpus=fake:2", "--gres=gpu:2"], "say it once"),
+                       (["-N2", "--lockstep-gpus=1", "--gpus=3"], "leave one of them out"),
+                       (["--lockstep-gpus=1", "--gpus-per-socket=2", "--sockets-per-node=1"], "--gpus-per-socket"),
+                       (["--lockstep-gpus=2", "--gpus-per-socket=1", "--sockets-per-node=1"], "--gpus-per-socket"),
+                       (["-N1", "--ntasks-per-node=4", "--lockstep-gpus=2", "--gpus-per-task=1"], "raise it"),
                        (["--lockstep-gpus=x"], "expected the number of GPUs"),
                        (["--lockstep-gpus=0"], "1 to 32"), (["--lockstep-gpus="], "expected")):
         got = srun(c, *args)
         tap.ok(got[0] != 0 and text in got[1], f"{way}: {' '.join(args)} is refused", got)
     got = batch(c, "--lockstep-gpus=2", script="srun --lockstep-gpus=1 true")
     tap.ok(got[0] != 0 and "step inside of job" in got[1], f"{way}: a step cannot ask", got)
+    # A step of a job that is there, from outside of it: only the filter knows before it runs.
+    outside = "env -u SLURM_JOB_ID -u SLURM_JOBID srun --jobid=$SLURM_JOB_ID {} true"
+    said = "whose GPUs are given" if way == "cli_filter.lua" else "granted 0 here"
+    r = c.run("salloc", "-N1", "sh", "-c", outside.format("--lockstep-gpus=1"))
+    tap.ok(said in r.stderr, f"{way}: srun --jobid cannot ask: {said}", r.returncode, r.stderr)
+    r = c.run("salloc", "-N1", "sh", "-c", "export LOCKSTEP_GPUS=1; " + outside.format(""))
+    tap.ok("--jobid" not in r.stderr and r.returncode == 0, f"{way}: LOCKSTEP_GPUS is no such mistake", r.stderr)
     got = salloc(c, "--lockstep-gpus=1", script="true")
     tap.same(got[0], 0, f"{way}: what salloc hands to srun is no request of its own")
     tap.same(drained(c), "", f"{way}: all nodes are in service")
@@ -174,6 +202,58 @@ def test_options(c):
     tap.same(drained(c), "", "all nodes are in service")
 
 
+# ---- limits ------------------------------------------------------------------------------------
+
+
+def limits(c, words, *args, soft=(32, 1000)):
+    """Locked memory in KiB and open files of a task, submitted from a shell with low soft limits."""
+    low = 'ulimit -S -l "$1" && ulimit -S -n "$2" && shift 2 && exec "$@"'
+    with plugstack(c, f"required {SPANK} {words}\n"):
+        r = c.run("bash", "-c", low, "-", *map(str, soft), *args)
+    return r.stdout.split(), r.stderr
+
+
+def test_limits(c):
+    """The soft limits of the shell come along, and Slurm sets them after every hook of a plugin."""
+    show = ["sh", "-c", "ulimit -S -l; ulimit -S -n"]
+    hard = c.run("srun", "sh", "-c", "ulimit -H -l; ulimit -H -n").stdout.split()
+    if any(h != "unlimited" and int(h) < least for h, least in zip(hard, (64, 2000))):
+        print(f"# WARNING: the hard limits here are {hard}: raised limits are NOT tested")
+        return
+    # What slurmd gives where nothing comes along, at least what is asked for below.
+    node = limits(c, "", "env", "-u", "X", "srun", *show, soft=hard)[0]
+    tap.same(limits(c, "", "srun", *show)[0], ["32", "1000"], "limits: the shell's where nothing is raised")
+    for words, args, want in (
+            ("memlock=hard nofile=hard", ["srun"], hard), ("memlock=64KiB nofile=2000", ["srun"], node),
+            ("nofile=2000", ["srun"], ["32", node[1]]), ("nofile=500", ["srun"], ["32", "1000"]),
+            ("memlock=hard nofile=hard", ["srun", "--propagate=MEMLOCK"], ["32", hard[1]]),
+            ("memlock=hard nofile=hard", ["srun", "--propagate=ALL"], ["32", "1000"]),
+            ("memlock=hard nofile=hard", ["salloc", "srun"], hard)):
+        tap.same(limits(c, words, *args, *show)[0], want, f"limits: {words}, {' '.join(args)}")
+    with open(c.scratch("job"), "w") as f:
+        f.write("#!/bin/sh\nulimit -S -l; ulimit -S -n\nsrun sh -c 'ulimit -S -l; ulimit -S -n'\n")
+    limits(c, "memlock=hard nofile=hard", "sbatch", "-W", "-o", "out", "job")
+    tap.same(tap.read(c.scratch("out"), "r").split(), 2 * hard, "limits: raised in a batch script and below")
+    if c.run("sh", "-c", "ulimit -H -l unlimited").returncode == 0:
+        tap.same(limits(c, "memlock=unlimited", "srun", *show)[0][0], "unlimited", "limits: memlock=unlimited")
+    else:
+        print("# WARNING: no hard limit can be raised here: memlock=unlimited is tested as an error only")
+        tap.ok("cannot raise memlock" in limits(c, "memlock=unlimited", "srun", *show)[1],
+               "limits: what cannot be raised is said")
+    warning = "at most 300 open files"
+    tap.ok(warning in limits(c, "", "srun", *show, soft=(32, 300))[1], "limits: what will be is warned of")
+    got = limits(c, "nofile=hard", "srun", *show, soft=(32, 300))
+    tap.ok(warning not in got[1], "limits: and not where it is raised", got)
+    config, other = c.env["SLURM_CONF"], c.folder + "/etc/other.conf"
+    with open(other, "w") as f:
+        f.write(tap.read(config, "r") + "PropagateResourceLimitsExcept=NOFILE\n")
+    c.env["SLURM_CONF"] = other
+    got = limits(c, "", "srun", *show, soft=(32, 300))
+    c.env["SLURM_CONF"] = config
+    tap.ok(warning not in got[1] and got[0][0] == "32" and got[0][1] != "300",
+           "limits: nor where slurm.conf propagates none", got)
+
+
 # ---- lockstep plugin check ---------------------------------------------------------------------
 
 
@@ -230,6 +310,24 @@ def test_variables_of_nodes(c):
     tap.ok(got[0] == 0, "unless the plugin has set them", got)
 
 
+def test_site(c):
+    """With several ranks in a task the launcher decides, by the file that plugstack.conf names."""
+    exec2 = [os.path.join(BUILD, "lockstep"), "exec", "--workers-per-task=2", "--", "sh", "-c",
+             "echo ifname=$NCCL_SOCKET_IFNAME eps=$UCX_NUM_EPS"]
+    step = ["srun", "-N2", "--mpi=pmix", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
+    for text, want in (("interface = lo\n", "ifname==lo eps=4"), ("enabled = no\n", "ifname= eps=")):
+        with open(c.scratch("site.conf"), "w") as f:
+            f.write(text)
+        with plugstack(c, f"required {SPANK} site={c.scratch('site.conf')}\n"):
+            r = c.run(*step, *exec2)
+        tap.ok(r.returncode == 0 and r.stdout.splitlines() == [want] * 4,
+               f"site file of plugstack.conf: '{text.strip()}' holds for ranks", r.stdout, r.stderr)
+    r = c.run(*step, "--lockstep-explain", *exec2)
+    said = [re.findall(rf"rank {rank}: UCX_NUM_EPS = (\d+)", r.stderr) for rank in range(4)]
+    tap.same(said, [["2", "4"], ["4"], [], []],
+             "--lockstep-explain: the task's decision, and then those for its ranks, of the first node")
+
+
 # ---- nothing drains a node ---------------------------------------------------------------------
 
 HOSTILE = [[f"--lockstep-{option}={value}"]
@@ -249,10 +347,18 @@ CONFIGS = ["enabled=no", "enabeld=yes", "memlock=unlimited nofile=999999999", "m
 
 
 def test_hostile(c):
-    for args in HOSTILE:
-        codes = (c.run("srun", *args, "true").returncode,
-                 batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
-        tap.same(drained(c), "", f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
+    with plugstack(c, f"required {SPANK}\n"):  # an optional one drains nothing in any case
+        for args in HOSTILE:
+            codes = (c.run("srun", *args, "true").returncode,
+                     batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
+            tap.same(drained(c), "",
+                     f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
+        # Past every check of the submit side: as Slurm hands options to a batch step.
+        for option, value in (("transport", "%s%n"), ("gpus", "-1"), ("check", "x" * 5000), ("plugin", "")):
+            name = f"_SLURM_SPANK_OPTION_lockstep_lockstep_{option}"
+            got = batch(c, f"--export=ALL,{name}={value}", script="true")
+            tap.ok(got[0] != 0 and drained(c) == "",
+                   f"sbatch {name}={value[:20]}: the job fails, and no node is drained", got, drained(c))
     for words in CONFIGS:
         for need in ("optional", "required"):
             with plugstack(c, f"{need} {SPANK} {words}\n"):
@@ -362,6 +468,8 @@ def main():
         def lua(c):
             test_requests(c, "cli_filter.lua")
             test_options(c)
+            test_limits(c)
+            test_site(c)
             test_plugin_check(c)
             test_variables_of_nodes(c)
             test_order(c)

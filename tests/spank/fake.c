@@ -141,6 +141,17 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     }
 }
 
+spank_err_t spank_getenv(spank_t sp, const char *name, char *text, int size)
+{
+    (void)sp;
+    const char *value = fake_getenv(fake, name);
+    if (fake->context != S_CTX_REMOTE)
+        return refuse(ESPANK_NOT_REMOTE);
+    if (!value)
+        return ESPANK_ENV_NOEXIST;
+    return snprintf(text, (size_t)size, "%s", value) >= size ? ESPANK_NOSPACE : ESPANK_SUCCESS;
+}
+
 spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
 {
     (void)sp;

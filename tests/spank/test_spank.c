@@ -308,12 +308,13 @@ static void test_twins(void)
     tap_ok(fake_option(fake, "lockstep-gpus", "2") == 0, "that of the job around it is not");
     tap_ok(fake_option(fake, "lockstep-gpus", "2") == -1, "but one on top of it is");
     close_plugin();
+    static const char check[] = "SLURM_SPANK__SLURM_SPANK_OPTION_lockstep_lockstep_check";
+    setenv(check, "full", 1);
+    unsetenv("LOCKSTEP_GPUS");
     start(S_CTX_ALLOCATOR, NULL);
-    tap_ok(fake_option(fake, "lockstep-gpus", "2") == 0 &&
-               fake_option(fake, "lockstep-gpus", "1") == 0,
-           "sbatch inside of a job starts another one");
+    tap_ok(!getenv(form) && !getenv(check), "sbatch inside of a job has none of its options");
+    tap_ok(fake_option(fake, "lockstep-gpus", "1") == 0, "and may have its own");
     close_plugin();
-    unsetenv(form);
     unsetenv("SLURM_JOB_ID");
     unsetenv("LOCKSTEP_GPUS");
 
@@ -451,13 +452,32 @@ static void test_switches(void)
         int rc =
             whole_task(cases[i].words, cases[i].option ? "lockstep-plugin" : NULL, cases[i].option);
         sched_getaffinity(0, sizeof after, &after);
-        tap_ok(rc == 0 && fake->nenv == 0 && !fake->log[0] && CPU_EQUAL(&before, &after),
+        bool handed = i == 1; /* the file switches the launcher's rules off, too */
+        tap_ok(rc == 0 && fake->nenv == handed && !fake->log[0] && CPU_EQUAL(&before, &after) &&
+                   (!handed || !strcmp(value("LOCKSTEP_SITE"), site + 5)),
                "switched off by %s", cases[i].what);
         close_plugin();
     }
     tap_ok(whole_task(ARGS(root_arg, bad), NULL, NULL) == -1 && fake_said(fake, "bad.conf"),
            "a bad site file fails the task, by name");
     close_plugin();
+    snprintf(bad, sizeof bad, "site=%s/etc/good.conf", root);
+    tap_ok(whole_task(ARGS(root_arg, bad), "lockstep-explain", NULL) == 0 &&
+               !strcmp(value("LOCKSTEP_SITE"), bad + 5) &&
+               !strcmp(value("LOCKSTEP_EXPLAIN"), "yes"),
+           "the launcher learns which site file it was, and that it shall explain");
+    close_plugin();
+    tap_ok(whole_task(ARGS(root_arg), NULL, NULL) == 0 &&
+               !strcmp(value("LOCKSTEP_SITE"), "(unset)") &&
+               !strcmp(value("LOCKSTEP_EXPLAIN"), "(unset)"),
+           "and nothing where nothing is said");
+    close_plugin();
+    start(S_CTX_REMOTE, ARGS(root_arg));
+    fake_option(fake, "lockstep-plugin", "%s%n");
+    tap_ok(run_task() == -1 && fake_said(fake, "lockstep-plugin"),
+           "a bad --lockstep-plugin does not switch it off");
+    close_plugin();
+    snprintf(bad, sizeof bad, "site=%s/etc/bad.conf", root);
     start(S_CTX_SLURMD, ARGS(bad));
     tap_ok(fake->errors == 1 && fake_said(fake, "bad.conf"), "and slurmd's log has it");
     close_plugin();
@@ -575,6 +595,56 @@ static void test_limits(void)
     }
 }
 
+/* What Slurm sets after the plugin: the soft limit of the submit host comes along as a variable. */
+static void test_propagated_limits(void)
+{
+    struct rlimit old, low;
+    char most[64];
+    getrlimit(RLIMIT_NOFILE, &old);
+    low = (struct rlimit){64, old.rlim_max};
+    snprintf(most, sizeof most, "SLURM_RLIMIT_NOFILE=%llu", (unsigned long long)old.rlim_max);
+    const struct {
+        const char *word, *variable;
+        bool stays;
+        const char *said; /* of open files; NULL: nothing */
+        const char *what;
+    } cases[] = {
+        {"nofile=hard", "SLURM_RLIMIT_NOFILE=64", false, NULL, "less than was raised: goes"},
+        {"nofile=600", "SLURM_RLIMIT_NOFILE=64", false, NULL, "less than the number: goes"},
+        {"nofile=600", "SLURM_RLIMIT_NOFILE=700", true, NULL, "more than the number: stays"},
+        {"nofile=600", "SLURM_RLIMIT_NOFILE=U64", true, "at most 64 open files",
+         "asked for: stays"},
+        {"nofile=hard", "SLURM_RLIMIT_NOFILE=x", true, NULL, "no number: stays"},
+        {"nofile=hard", "SLURM_RLIMIT_NOFILE=U", true, NULL, "no number asked for: stays"},
+        {"enabled=yes", "SLURM_RLIMIT_NOFILE=63", true, "at most 63 open files", "nothing raised"},
+        {"enabled=yes", most, true, NULL, "up to the hard limit"},
+        {"enabled=yes", "SLURM_RLIMIT_NOFILE=18446744073709551614", true, "at most 64 open files",
+         "above the hard limit, which Slurm cannot do"},
+        {"enabled=yes", "SLURM_RLIMIT_STACK=8388608", true, "at most 64 open files", "of another"},
+        {"memlock=hard", "SLURM_RLIMIT_NOFILE=63", true, "at most 63 open files",
+         "the other raised"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t len = strcspn(cases[i].variable, "=");
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)len, cases[i].variable);
+        start(S_CTX_REMOTE, ARGS(root_arg, cases[i].word));
+        fake_setenv(fake, cases[i].variable);
+        hook(POST_OPT, 0, NULL);
+        setrlimit(RLIMIT_NOFILE, &low);
+        hook(LIMITS, 0, NULL);
+        int rc = hook(TASK, 0, NULL);
+        setrlimit(RLIMIT_NOFILE, &old);
+        const char *left = fake_getenv(fake, name);
+        tap_ok(
+            rc == 0 && (left != NULL) == cases[i].stays &&
+                (!left || !strcmp(left, cases[i].variable + len + 1)) &&
+                (cases[i].said ? fake_said(fake, cases[i].said) : !fake_said(fake, "open files")),
+            "%s, %s: %s", cases[i].word, cases[i].variable, cases[i].what);
+        close_plugin();
+    }
+}
+
 /* An environment of thousands of variables, some of them nonsense, and none at all. */
 static void test_environment(void)
 {
@@ -631,6 +701,7 @@ int main(void)
     test_explain();
     test_grants();
     test_limits();
+    test_propagated_limits();
     test_environment();
     test_devices(); /* the last one: the node keeps its GPUs */
     char command[128];

@@ -106,6 +106,44 @@ def test_here():
         tap.same(debug["value"], "WARN", "variables of this process are nothing to another machine")
 
 
+def decided(name, *args, **env):
+    """One variable of `lockstep topo`, with these variables in the environment."""
+    kept = {k: v for k, v in os.environ.items() if k != name and not k.startswith("LOCKSTEP_")}
+    r = topo("--json", *args, env={**kept, **env})
+    if not tap.ok(r.returncode == 0, f"topo {' '.join(args)} with {env}", r.stderr):
+        return None, ""
+    return [(v["value"], v["reason"]) for v in json.loads(r.stdout)["tasks"][0]["variables"] if v["name"] == name][0]
+
+
+def test_settings():
+    """What the plugin and the launcher go by, and nothing that they have set themselves."""
+    got = decided("NCCL_DEBUG", NCCL_DEBUG="WARN", LOCKSTEP_SET="UCX_TLS=tcp;NCCL_DEBUG=WARN")
+    tap.ok(got[0] == "WARN" and "already" not in got[1], "what the plugin has set is not the user's", got)
+    got = decided("NCCL_DEBUG", NCCL_DEBUG="INFO", LOCKSTEP_SET="NCCL_DEBUG=WARN")
+    tap.ok(got[0] is None and "'INFO' already" in got[1], "unless the user has changed it since", got)
+    tap.same(decided("NCCL_IB_DISABLE", LOCKSTEP_TRANSPORT="tcp")[0], "1", "LOCKSTEP_TRANSPORT counts")
+    tap.same(decided("NCCL_IB_DISABLE", "--transport=auto", LOCKSTEP_TRANSPORT="tcp")[0], None,
+             "an option overrides it")
+    tap.same(decided("NCCL_IB_DISABLE", "--root=" + tree("tcp"), LOCKSTEP_TRANSPORT="tcp")[0], None,
+             "and it is nothing to another machine")
+    tap.same(decided("NCCL_IB_DISABLE", "--root=" + tree("tcp"), "-eLOCKSTEP_TRANSPORT=tcp")[0], "1",
+             "unless it is said for that one")
+    job = ["--root=" + tree("dgx"), *REPORTS["dgx"]]
+    bound = [json.loads(topo("--json", *job, *more).stdout)["tasks"][0]["bound"]
+             for more in ([], ["-eLOCKSTEP_BIND=none"], ["-eLOCKSTEP_BIND=auto"])]
+    tap.same(bound, [True, False, True], "LOCKSTEP_BIND counts")
+    for name in ("LOCKSTEP_TRANSPORT", "LOCKSTEP_BIND"):
+        r = topo(f"-e{name}=maybe")
+        tap.ok(r.returncode == 2 and f"{name}: found 'maybe'" in r.stderr, f"a bad {name}", r.stderr)
+    with tap.Scratch() as scratch:
+        with open(scratch("site.conf"), "w") as f:
+            f.write("interface = lo\n")
+        got = decided("NCCL_SOCKET_IFNAME", "--nodes=2", LOCKSTEP_SITE=scratch("site.conf"))
+        tap.ok(got[0] == "=lo", "LOCKSTEP_SITE names the site's file", got)
+        r = topo("-eLOCKSTEP_SITE=" + scratch("none"))
+        tap.ok(r.returncode == 1 and scratch("none") in r.stderr, "it is not there", r.stderr)
+
+
 def test_leaves_nothing():
     with tap.Scratch() as scratch:
         env = {**os.environ, "TMPDIR": scratch.path}
@@ -162,6 +200,7 @@ def test_errors():
 test_reports()
 test_json()
 test_here()
+test_settings()
 test_leaves_nothing()
 test_site()
 test_errors()
