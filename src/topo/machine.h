@@ -73,7 +73,7 @@ struct ls_topo_port {
 /* What a NIC is for. */
 enum ls_topo_nic_class {
     LS_TOPO_NIC_COMPUTE,
-    LS_TOPO_NIC_STORAGE, /* slower or of another link layer than the compute NICs, or holds the default route */
+    LS_TOPO_NIC_STORAGE, /* slower, of another link layer or farther than the compute NICs, or has the default route */
     LS_TOPO_NIC_PHANTOM, /* RoCE without a network interface */
     LS_TOPO_NIC_DOWN,    /* no active port */
     LS_TOPO_NIC_CLOSED   /* its device node cannot be opened here */
