@@ -76,6 +76,14 @@ static const char *get_variable(void *user, const char *name)
     return o->root ? NULL : getenv(name);
 }
 
+static const char *ucx_name(enum ls_topo_ucx ucx)
+{
+    static const char *const names[] = {[LS_TOPO_UCX_UNKNOWN] = "not known",
+                                        [LS_TOPO_UCX_NO_IB] = "missing",
+                                        [LS_TOPO_UCX_IB] = "there"};
+    return names[ucx];
+}
+
 /* ---- text ---- */
 
 static const char *class_name(enum ls_topo_nic_class class)
@@ -260,6 +268,7 @@ static void print_text(const struct report *r)
     const struct ls_topo_decision *d = &r->task[0];
     print_machine(r->machine);
     printf("NVML: %s\n", r->nvml);
+    printf("InfiniBand module of UCX: %s\n", ucx_name(r->machine->ucx));
     print_distances(r->machine);
     printf("Network: %s (UCX: %s); ranks meet %s%s\n", ls_topo_transport_names[d->expected],
            d->expected_ucx, d->interface ? "over " : "on this node",
@@ -407,6 +416,7 @@ static enum ls_status read_machine(struct report *r, struct ls_error *err)
     LS_TRY(ls_topo_read("", r->machine, err));
     bool asked = ls_topo_nvml_add(NULL, r->machine, &r->nvml_error) == LS_OK;
     r->nvml = asked ? "asked" : r->nvml_error.message;
+    r->machine->ucx = ls_topo_host_ucx(get_variable, (void *)r->options);
     return LS_OK;
 }
 

@@ -116,6 +116,9 @@ struct ls_topo_limits {
     int64_t memory_bytes;        /* smaller of the machine's and the cgroup's */
 };
 
+/* Has UCX its InfiniBand module? Plugins and stored machines do not know; see ls_topo_host_ucx. */
+enum ls_topo_ucx { LS_TOPO_UCX_UNKNOWN, LS_TOPO_UCX_NO_IB, LS_TOPO_UCX_IB };
+
 struct ls_topo_machine {
     int ncpu; /* online */
     int nnuma;
@@ -134,8 +137,8 @@ struct ls_topo_machine {
     int niface;
     struct ls_topo_limits limits;
     bool virtual_machine;
-    bool ucx_ib;  /* for rules that need it; set by the launcher, false in plugins */
-    int left_out; /* devices beyond the bounds above: said in a diagnostic */
+    enum ls_topo_ucx ucx; /* set by the launcher */
+    int left_out;         /* devices beyond the bounds above: said in a diagnostic */
 };
 
 /* Reads the machine. `root` is "" for this one. What is missing is empty, not an error; LS_ERR_IO only if
