@@ -5,6 +5,7 @@
 #include "topo/nvml.h"
 #include "topo/tree.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
@@ -312,15 +313,33 @@ static json_t *gpu_json(const struct ls_topo_machine *m, int g)
     return o;
 }
 
+/* With the reason for which one is not used; null: it may be. */
+static json_t *gids_json(const struct ls_topo_port *port)
+{
+    json_t *gids = json_array();
+    for (int i = 0; i < port->ngid && port->link == LS_TOPO_LINK_ETHERNET; i++) {
+        const struct ls_topo_gid *gid = &port->gid[i];
+        char text[INET6_ADDRSTRLEN];
+        json_array_append_new(gids,
+                              json_pack("{s:i, s:i, s:s, s:s, s:s?}", "index", gid->index,
+                                        "version", gid->version, "address",
+                                        inet_ntop(AF_INET6, gid->raw, text, sizeof text), "netdev",
+                                        gid->netdev, "rejected", ls_topo_gid_fault(gid)));
+    }
+    return gids;
+}
+
 static json_t *nic_json(const struct ls_topo_nic *nic)
 {
     json_t *o = pci_json(&nic->pci), *ports = json_array();
     for (int p = 0; p < nic->nport; p++) {
         const struct ls_topo_port *port = &nic->port[p];
         json_array_append_new(
-            ports, json_pack("{s:i, s:b, s:s, s:f, s:i}", "port", port->number, "active",
-                             port->active, "link", link_name(port->link), "gbit", port->gbit, "gid",
-                             port->link == LS_TOPO_LINK_ETHERNET ? ls_topo_choose_gid(port) : 0));
+            ports, json_pack("{s:i, s:b, s:s, s:f, s:i, s:i, s:i, s:o}", "port", port->number,
+                             "active", port->active, "link", link_name(port->link), "gbit",
+                             port->gbit, "lid", port->lid, "sm_lid", port->sm_lid, "gid",
+                             port->link == LS_TOPO_LINK_ETHERNET ? ls_topo_choose_gid(port) : 0,
+                             "gids", gids_json(port)));
     }
     json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:o}", "name", nic->name,
                                         "driver", nic->driver, "class", class_name(nic->class),
@@ -359,10 +378,11 @@ static json_t *machine_json(const struct ls_topo_machine *m)
                   "nofile", limit_json(l->nofile), "stack", limit_json(l->stack), "nproc",
                   limit_json(l->nproc), "shm_bytes", limit_json(l->shm_bytes), "shm_free",
                   limit_json(l->shm_free), "memory_bytes", limit_json(l->memory_bytes));
-    return json_pack("{s:i, s:i, s:s, s:b, s:o, s:o, s:o, s:o}", "cpus", m->ncpu, "numa_nodes",
-                     m->nnuma, "allowed", ls_topo_format_cpus(&m->allowed, cpus), "virtual",
-                     m->virtual_machine, "gpus", gpus, "nics", nics, "interfaces", ifaces, "limits",
-                     limits);
+    return json_pack("{s:i, s:i, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o}", "cpus", m->ncpu,
+                     "numa_nodes", m->nnuma, "allowed", ls_topo_format_cpus(&m->allowed, cpus),
+                     "virtual", m->virtual_machine, "peermem", m->peermem, "dmabuf", m->dmabuf,
+                     "ucx_infiniband", ucx_name(m->ucx), "gpus", gpus, "nics", nics, "interfaces",
+                     ifaces, "limits", limits);
 }
 
 static json_t *task_json(const struct report *r, int t)

@@ -162,5 +162,7 @@ bool ls_topo_parse_cpus(const char *text, cpu_set_t *cpus);
 const char *ls_topo_format_cpus(const cpu_set_t *cpus, char out[static 128]);
 /* The GID that RoCE traffic should use: version 2, routable, IPv4 before IPv6; index, or -1. */
 int ls_topo_choose_gid(const struct ls_topo_port *port);
+/* Why RoCE traffic cannot use this GID, in words; NULL: it can. */
+const char *ls_topo_gid_fault(const struct ls_topo_gid *gid);
 
 #endif
