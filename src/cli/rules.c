@@ -109,7 +109,15 @@ static enum ls_status read_machine(const struct ls_slurm *slurm, bool told, stru
     if (access("/dev/nvidiactl", F_OK) == 0 &&
         ls_topo_nvml_add(NULL, r->machine, &why) == LS_ERR_ENV && slurm->proc_id <= 0)
         ls_cli_error("warning: %s", why.message);
+    r->machine->ucx = ls_topo_host_ucx(ls_cli_user_variable, NULL);
     return LS_OK;
+}
+
+/* Is anything to be set that depends on how UCX was built? The plugin must not look for that. */
+static bool is_left_to_us(const struct ls_cli_rules *r)
+{
+    return r->request.transport == LS_TOPO_IB || r->request.transport == LS_TOPO_ROCE ||
+           r->site.traffic_class >= 0 || r->site.service_level >= 0;
 }
 
 enum ls_status ls_cli_read_rules(const struct ls_slurm *slurm, struct ls_cli_rules *rules,
@@ -118,11 +126,11 @@ enum ls_status ls_cli_read_rules(const struct ls_slurm *slurm, struct ls_cli_rul
     const char **keys = NULL, *site = getenv(LS_TOPO_SITE_VARIABLE);
     bool told = is_prepared(slurm);
     LS_TRY(read_settings(rules, config, err));
-    if (told && config->workers == 1)
-        return LS_OK;
     struct ls_error why = {0};
     if (ls_cli_read_site(site && *site ? site : NULL, &rules->site, NULL, &why) != LS_OK)
         return ls_error_set(err, LS_ERR_ENV, "site file: %s", why.message);
+    if (told && config->workers == 1 && !is_left_to_us(rules))
+        return LS_OK;
     if (!rules->site.enabled)
         return LS_OK;
     LS_TRY(read_machine(slurm, told, rules, err));

@@ -5,6 +5,7 @@
 #include "topo/nvml.h"
 #include "topo/tree.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
@@ -74,6 +75,14 @@ static const char *get_variable(void *user, const char *name)
         if (!strncmp(o->env[i], name, n) && o->env[i][n] == '=')
             return o->env[i] + n + 1;
     return o->root ? NULL : ls_cli_user_variable(NULL, name);
+}
+
+static const char *ucx_name(enum ls_topo_ucx ucx)
+{
+    static const char *const names[] = {[LS_TOPO_UCX_UNKNOWN] = "not known",
+                                        [LS_TOPO_UCX_NO_IB] = "missing",
+                                        [LS_TOPO_UCX_IB] = "there"};
+    return names[ucx];
 }
 
 /* ---- text ---- */
@@ -260,6 +269,7 @@ static void print_text(const struct report *r)
     const struct ls_topo_decision *d = &r->task[0];
     print_machine(r->machine);
     printf("NVML: %s\n", r->nvml);
+    printf("InfiniBand module of UCX: %s\n", ucx_name(r->machine->ucx));
     print_distances(r->machine);
     printf("Network: %s (UCX: %s); ranks meet %s%s\n", ls_topo_transport_names[d->expected],
            d->expected_ucx, d->interface ? "over " : "on this node",
@@ -303,15 +313,33 @@ static json_t *gpu_json(const struct ls_topo_machine *m, int g)
     return o;
 }
 
+/* With the reason for which one is not used; null: it may be. */
+static json_t *gids_json(const struct ls_topo_port *port)
+{
+    json_t *gids = json_array();
+    for (int i = 0; i < port->ngid && port->link == LS_TOPO_LINK_ETHERNET; i++) {
+        const struct ls_topo_gid *gid = &port->gid[i];
+        char text[INET6_ADDRSTRLEN];
+        json_array_append_new(gids,
+                              json_pack("{s:i, s:i, s:s, s:s, s:s?}", "index", gid->index,
+                                        "version", gid->version, "address",
+                                        inet_ntop(AF_INET6, gid->raw, text, sizeof text), "netdev",
+                                        gid->netdev, "rejected", ls_topo_gid_fault(gid)));
+    }
+    return gids;
+}
+
 static json_t *nic_json(const struct ls_topo_nic *nic)
 {
     json_t *o = pci_json(&nic->pci), *ports = json_array();
     for (int p = 0; p < nic->nport; p++) {
         const struct ls_topo_port *port = &nic->port[p];
         json_array_append_new(
-            ports, json_pack("{s:i, s:b, s:s, s:f, s:i}", "port", port->number, "active",
-                             port->active, "link", link_name(port->link), "gbit", port->gbit, "gid",
-                             port->link == LS_TOPO_LINK_ETHERNET ? ls_topo_choose_gid(port) : 0));
+            ports, json_pack("{s:i, s:b, s:s, s:f, s:i, s:i, s:i, s:o}", "port", port->number,
+                             "active", port->active, "link", link_name(port->link), "gbit",
+                             port->gbit, "lid", port->lid, "sm_lid", port->sm_lid, "gid",
+                             port->link == LS_TOPO_LINK_ETHERNET ? ls_topo_choose_gid(port) : 0,
+                             "gids", gids_json(port)));
     }
     json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:o}", "name", nic->name,
                                         "driver", nic->driver, "class", class_name(nic->class),
@@ -350,10 +378,11 @@ static json_t *machine_json(const struct ls_topo_machine *m)
                   "nofile", limit_json(l->nofile), "stack", limit_json(l->stack), "nproc",
                   limit_json(l->nproc), "shm_bytes", limit_json(l->shm_bytes), "shm_free",
                   limit_json(l->shm_free), "memory_bytes", limit_json(l->memory_bytes));
-    return json_pack("{s:i, s:i, s:s, s:b, s:o, s:o, s:o, s:o}", "cpus", m->ncpu, "numa_nodes",
-                     m->nnuma, "allowed", ls_topo_format_cpus(&m->allowed, cpus), "virtual",
-                     m->virtual_machine, "gpus", gpus, "nics", nics, "interfaces", ifaces, "limits",
-                     limits);
+    return json_pack("{s:i, s:i, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o}", "cpus", m->ncpu,
+                     "numa_nodes", m->nnuma, "allowed", ls_topo_format_cpus(&m->allowed, cpus),
+                     "virtual", m->virtual_machine, "peermem", m->peermem, "dmabuf", m->dmabuf,
+                     "ucx_infiniband", ucx_name(m->ucx), "gpus", gpus, "nics", nics, "interfaces",
+                     ifaces, "limits", limits);
 }
 
 static json_t *task_json(const struct report *r, int t)
@@ -407,6 +436,7 @@ static enum ls_status read_machine(struct report *r, struct ls_error *err)
     LS_TRY(ls_topo_read("", r->machine, err));
     bool asked = ls_topo_nvml_add(NULL, r->machine, &r->nvml_error) == LS_OK;
     r->nvml = asked ? "asked" : r->nvml_error.message;
+    r->machine->ucx = ls_topo_host_ucx(get_variable, (void *)r->options);
     return LS_OK;
 }
 

@@ -209,6 +209,19 @@ static void advise_scale(struct ls_decide *c)
             ranks, ranks - 1);
 }
 
+/* The likely cause of "UCX is slow here, and fast on the other nodes". */
+static void advise_ucx(struct ls_decide *c)
+{
+    if (c->machine->ucx != LS_TOPO_UCX_NO_IB || !uses_rdma(c))
+        return;
+    ls_decide_note(
+        c, LS_TOPO_WARN,
+        "UCX has no InfiniBand module (libuct_ib.so) on this node and will use TCP, although %s "
+        "is active; install a UCX that was built with rdma-core%s",
+        c->link == LS_TOPO_LINK_IB ? "InfiniBand" : "RoCE",
+        c->request->transport == LS_TOPO_AUTO ? "" : "; what was asked for holds for NCCL only");
+}
+
 static void advise_tasks(struct ls_decide *c)
 {
     const char *text = ls_decide_get(c, "SLURM_STEP_TASKS_PER_NODE");
@@ -471,6 +484,7 @@ void ls_decide_advice(struct ls_decide *c)
     advise_rate(c);
     advise_gpudirect(c);
     advise_scale(c);
+    advise_ucx(c);
     advise_limits(c);
     advise_environment(c);
 }

@@ -94,6 +94,27 @@ static void find_front_ends(struct ls_topo_machine *machine, const struct view *
     }
 }
 
+/* Where every GPU has a compute NIC on its own PCI switches, one that is near no GPU serves something else, however
+ * fast it is: the storage cards of a DGX H100 have 400 Gb/s, as the others do. */
+static void find_far_ones(struct ls_topo_machine *machine, const struct view *view)
+{
+    for (int g = 0; g < machine->ngpu; g++) {
+        bool served = false;
+        for (int i = 0; i < machine->nnic; i++)
+            served |= machine->nic[i].class == LS_TOPO_NIC_COMPUTE &&
+                      ls_topo_distance(&machine->gpu[g].pci, &machine->nic[i].pci) <= LS_TOPO_PXB;
+        if (!served)
+            return;
+    }
+    for (int i = 0; i < machine->nnic && machine->ngpu > 0; i++) {
+        struct ls_topo_nic *nic = &machine->nic[i];
+        if (nic->class != LS_TOPO_NIC_COMPUTE || view[i].near)
+            continue;
+        nic->class = LS_TOPO_NIC_STORAGE;
+        nic->why = "below no GPU's switch, where every GPU has a NIC";
+    }
+}
+
 void ls_topo_classify(struct ls_topo_machine *machine)
 {
     struct view view[LS_TOPO_NICS];
@@ -126,4 +147,5 @@ void ls_topo_classify(struct ls_topo_machine *machine)
         }
     }
     find_front_ends(machine, view);
+    find_far_ones(machine, view);
 }

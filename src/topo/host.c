@@ -1,10 +1,13 @@
 /* Configuration files of NCCL and UCX, where these look for them (NCCL: src/misc/param.cc; UCX:
  * src/ucs/config/parser.c). */
+#include "config.h"
+
 #include "topo/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILE_BYTES = 1 << 20 };
 
@@ -64,4 +67,20 @@ enum ls_status ls_topo_host_keys(ls_topo_getenv *get, void *user, struct ls_aren
     for (int i = 0; i < files; i++)
         LS_TRY(add_file(path[i], arena, names, &count, err));
     return LS_OK;
+}
+
+enum ls_topo_ucx ls_topo_host_ucx(ls_topo_getenv *get, void *user)
+{
+    const char *dir = get(user, "UCX_MODULE_DIR");
+    char path[4096];
+    if (!dir || !*dir)
+        dir = LS_UCX_MODULES;
+    if (!*dir || access(dir, X_OK) != 0)
+        return LS_TOPO_UCX_UNKNOWN;
+    /* UCX takes the name with the number of its interface; who builds it for one place only may have no number. */
+    snprintf(path, sizeof path, "%s/libuct_ib.so.0", dir);
+    if (access(path, R_OK) == 0)
+        return LS_TOPO_UCX_IB;
+    snprintf(path, sizeof path, "%s/libuct_ib.so", dir);
+    return access(path, R_OK) == 0 ? LS_TOPO_UCX_IB : LS_TOPO_UCX_NO_IB;
 }

@@ -15,5 +15,8 @@ int ls_topo_host_files(ls_topo_getenv *get, void *user, char path[LS_TOPO_HOST_F
  * the libraries. LS_ERR_NOMEM. */
 enum ls_status ls_topo_host_keys(ls_topo_getenv *get, void *user, struct ls_arena *arena,
                                  const char ***names, struct ls_error *err);
+/* Has UCX, as this build found it, its InfiniBand module? Looks into $UCX_MODULE_DIR, or else beside that
+ * UCX's libraries, and opens nothing. UNKNOWN without such a folder. */
+enum ls_topo_ucx ls_topo_host_ucx(ls_topo_getenv *get, void *user);
 
 #endif

@@ -73,7 +73,7 @@ struct ls_topo_port {
 /* What a NIC is for. */
 enum ls_topo_nic_class {
     LS_TOPO_NIC_COMPUTE,
-    LS_TOPO_NIC_STORAGE, /* slower or of another link layer than the compute NICs, or holds the default route */
+    LS_TOPO_NIC_STORAGE, /* slower, of another link layer or farther than the compute NICs, or has the default route */
     LS_TOPO_NIC_PHANTOM, /* RoCE without a network interface */
     LS_TOPO_NIC_DOWN,    /* no active port */
     LS_TOPO_NIC_CLOSED   /* its device node cannot be opened here */
@@ -117,6 +117,9 @@ struct ls_topo_limits {
     int64_t shm_files;           /* that can still be made in /dev/shm */
 };
 
+/* Has UCX its InfiniBand module? Plugins and stored machines do not know; see ls_topo_host_ucx. */
+enum ls_topo_ucx { LS_TOPO_UCX_UNKNOWN, LS_TOPO_UCX_NO_IB, LS_TOPO_UCX_IB };
+
 struct ls_topo_machine {
     int ncpu; /* online */
     int nnuma;
@@ -135,8 +138,8 @@ struct ls_topo_machine {
     int niface;
     struct ls_topo_limits limits;
     bool virtual_machine;
-    bool ucx_ib;  /* for rules that need it; set by the launcher, false in plugins */
-    int left_out; /* devices beyond the bounds above: said in a diagnostic */
+    enum ls_topo_ucx ucx; /* set by the launcher */
+    int left_out;         /* devices beyond the bounds above: said in a diagnostic */
 };
 
 /* Reads the machine. `root` is "" for this one. What is missing is empty, not an error; LS_ERR_IO only if
@@ -160,5 +163,7 @@ bool ls_topo_parse_cpus(const char *text, cpu_set_t *cpus);
 const char *ls_topo_format_cpus(const cpu_set_t *cpus, char out[static 128]);
 /* The GID that RoCE traffic should use: version 2, routable, IPv4 before IPv6; index, or -1. */
 int ls_topo_choose_gid(const struct ls_topo_port *port);
+/* Why RoCE traffic cannot use this GID, in words; NULL: it can. */
+const char *ls_topo_gid_fault(const struct ls_topo_gid *gid);
 
 #endif

@@ -183,12 +183,19 @@ static bool is_routable(const uint8_t raw[static 16])
     return !(raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80);
 }
 
+const char *ls_topo_gid_fault(const struct ls_topo_gid *gid)
+{
+    if (gid->version != 2)
+        return "not of RoCE version 2";
+    return is_routable(gid->raw) ? NULL : "not routable";
+}
+
 int ls_topo_choose_gid(const struct ls_topo_port *port)
 {
     int v6 = -1;
     for (int i = 0; i < port->ngid; i++) {
         const struct ls_topo_gid *gid = &port->gid[i];
-        if (gid->version != 2 || !is_routable(gid->raw))
+        if (ls_topo_gid_fault(gid))
             continue;
         if (is_ipv4(gid->raw))
             return gid->index;

@@ -289,7 +289,7 @@ static const char *ucx_name(const struct ls_topo_nic *nic, bool scalable)
 const char *ls_topo_ucx_transport(const struct ls_topo_machine *machine, int64_t endpoints,
                                   int rc_max)
 {
-    for (int i = 0; i < machine->nnic; i++)
+    for (int i = 0; i < machine->nnic && machine->ucx != LS_TOPO_UCX_NO_IB; i++)
         if (machine->nic[i].class == LS_TOPO_NIC_COMPUTE)
             return ucx_name(&machine->nic[i], endpoints > rc_max);
     return "tcp"; /* at any size: there is nothing scalable to prefer */
@@ -317,7 +317,7 @@ enum ls_status ls_decide_transport(struct ls_decide *c)
         d->expected = LS_TOPO_TCP;
     d->expected_ucx = d->expected == LS_TOPO_SHM ? "shm" : "tcp";
     for (int i = c->machine->nnic - 1; i >= 0 && d->expected != LS_TOPO_SHM; i--)
-        if (c->compute[i])
+        if (c->compute[i] && c->machine->ucx != LS_TOPO_UCX_NO_IB)
             d->expected_ucx = ucx_name(&c->machine->nic[i], r->ranks > c->site->rc_max);
     choose_interface(c);
     return LS_OK;

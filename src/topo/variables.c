@@ -60,17 +60,24 @@ static const char *ib_disable(struct ls_decide *c, const char **reason)
     return tcp ? "1" : NULL;
 }
 
-/* Exact names with ports: without '=' they are beginnings, and mlx5_1 would take mlx5_10 as well. */
-static const char *hca_list(struct ls_decide *c)
+/* The compute ports, "mlx5_0:1,mlx5_3:1" behind `start`. */
+static const char *port_list(struct ls_decide *c, const char *start)
 {
-    char text[1000] = "=";
-    size_t at = 1;
+    char text[1000];
+    size_t first = (size_t)snprintf(text, sizeof text, "%s", start), at = first;
     for (int i = 0; i < c->machine->nnic; i++)
         for (int p = 0; p < c->machine->nic[i].nport && at < sizeof text - 64; p++)
             if (ls_decide_is_compute(c, i, p))
-                at += (size_t)snprintf(text + at, sizeof text - at, "%s%s:%d", at > 1 ? "," : "",
-                                       c->machine->nic[i].name, c->machine->nic[i].port[p].number);
+                at +=
+                    (size_t)snprintf(text + at, sizeof text - at, "%s%s:%d", at > first ? "," : "",
+                                     c->machine->nic[i].name, c->machine->nic[i].port[p].number);
     return ls_decide_text(c, "%s", text);
+}
+
+/* Exact names: without '=' they are beginnings, and mlx5_1 would take mlx5_10 as well. */
+static const char *hca_list(struct ls_decide *c)
+{
+    return port_list(c, "=");
 }
 
 static const char *ib_hca(struct ls_decide *c, const char **reason)
@@ -169,15 +176,43 @@ static const char *service_level(struct ls_decide *c, const char **reason)
     return declared(c, c->site->service_level, is_rdma(c), reason);
 }
 
-/* UCX warns of variables that it does not use, as without its InfiniBand module. */
+/* UCX warns of variables that it does not use, and is left without any network by the name of a device that it
+ * cannot use: so these are set only where its InfiniBand module has been seen. */
+static bool ucx_has_ib(struct ls_decide *c, const char *wish, const char **reason)
+{
+    if (c->machine->ucx == LS_TOPO_UCX_NO_IB)
+        *reason = ls_decide_text(c, "%s, but UCX has no InfiniBand module", wish);
+    if (c->machine->ucx == LS_TOPO_UCX_UNKNOWN)
+        *reason = ls_decide_text(
+            c, "%s: for `lockstep run` and `exec`, which see if UCX has its InfiniBand module",
+            wish);
+    return c->machine->ucx == LS_TOPO_UCX_IB;
+}
+
+static const char *ucx_declared(struct ls_decide *c, int value, const char **reason)
+{
+    const char *text = declared(c, value, is_rdma(c), reason);
+    return text && ucx_has_ib(c, *reason, reason) ? text : NULL;
+}
+
 static const char *ucx_traffic_class(struct ls_decide *c, const char **reason)
 {
-    return declared(c, c->site->traffic_class, is_rdma(c) && c->machine->ucx_ib, reason);
+    return ucx_declared(c, c->site->traffic_class, reason);
 }
 
 static const char *ucx_service_level(struct ls_decide *c, const char **reason)
 {
-    return declared(c, c->site->service_level, is_rdma(c) && c->machine->ucx_ib, reason);
+    return ucx_declared(c, c->site->service_level, reason);
+}
+
+static const char *ucx_net_devices(struct ls_decide *c, const char **reason)
+{
+    enum ls_topo_transport t = c->request->transport;
+    *reason = "UCX leaves out slow devices itself; a wrong name leaves none";
+    if (t != LS_TOPO_IB && t != LS_TOPO_ROCE)
+        return NULL;
+    *reason = ls_decide_text(c, "transport '%s' was asked for", ls_topo_transport_names[t]);
+    return ucx_has_ib(c, *reason, reason) ? port_list(c, "") : NULL;
 }
 
 static const char *cross_nic(struct ls_decide *c, const char **reason)
@@ -300,7 +335,7 @@ static const struct row {
     {"NCCL_IGNORE_NET_MISMATCH", true, NULL, "NCCL's default; `lockstep check` compares the nodes"},
     {"NCCL_IGNORE_CPU_AFFINITY", true, NULL, "the CPUs of the task are right, or said to be wrong"},
     {"UCX_TLS", true, ucx_tls, NULL},
-    {"UCX_NET_DEVICES", true, NULL, "UCX leaves out slow devices itself; a wrong name leaves none"},
+    {"UCX_NET_DEVICES", true, ucx_net_devices, NULL},
     {"UCX_NUM_EPS", true, ucx_num_eps, NULL},
     {"UCX_NUM_PPN", true, ucx_num_ppn, NULL},
     {"UCX_IB_TRAFFIC_CLASS", true, ucx_traffic_class, NULL},

@@ -60,6 +60,13 @@ class Cluster:
                                 cwd=self.scratch.path)
 
 
+def obstacles(*options):
+    """Why this machine cannot start a cluster with these options, in one line; "" where it can."""
+    r = subprocess.run([CLUSTER, "can-start", *options], stdin=subprocess.DEVNULL, capture_output=True,
+                       text=True, check=False)
+    return "" if r.returncode == 0 else "; ".join((r.stdout + r.stderr).splitlines())
+
+
 def skip_without_slurm():
     """Ends the test, loudly, where Slurm is not installed, or its cluster cannot show anything."""
     if os.environ.get("LS_CLUSTER_TESTS") == "no":

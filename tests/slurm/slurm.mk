@@ -4,9 +4,9 @@ slurm_tests = tests/slurm/test_cluster.py tests/slurm/test_topo.py tests/slurm/t
 TESTS += $(slurm_tests)
 # Slurm's own programs cannot load a plugin that needs a sanitizer's run time.
 if !LS_SANITIZE
-TESTS += tests/slurm/test_spank.py
+TESTS += tests/slurm/test_spank.py tests/slurm/test_groups.py
 endif
-dist_check_SCRIPTS += $(slurm_tests) tests/slurm/test_spank.py tests/slurm/cluster
+dist_check_SCRIPTS += $(slurm_tests) tests/slurm/test_spank.py tests/slurm/test_groups.py tests/slurm/cluster
 EXTRA_DIST += tests/slurm/README.md tests/slurm/cluster.py tests/slurm/jobs.py
 
 check_PROGRAMS += tests/slurm/show_slurm

@@ -167,7 +167,8 @@ def test_usage(scratch):
                              (["stop"], 1, "LS_CLUSTER_DIR"), (["status"], 1, "LS_CLUSTER_DIR"),
                              (["start", "--nodes=0"], 1, "at least one node"),
                              (["start", "--nodes=x"], 1, "'x'"), (["start", "--fast"], 1, "--fast"),
-                             (["start", "--conf=/absent"], 1, "/absent")):
+                             (["start", "--conf=/absent"], 1, "/absent"),
+                             (["start", "--hold=tight"], 1, "--hold=tight")):
         r = c.control(*args)
         tap.ok(r.returncode == code and text in r.stdout + r.stderr,
                f"cluster {' '.join(args)}: {code}", r.returncode, r.stdout, r.stderr)

@@ -336,7 +336,7 @@ HOSTILE = [[f"--lockstep-{option}={value}"]
     ["--lockstep-transport=roce"], ["--lockstep-transport=ib", "--lockstep-bind=none"],
     ["--lockstep-gpus=2", "--gpus-per-task=1", "-n2"],
     ["--lockstep-gpus=1", "--gpus-per-node=2"], ["--lockstep-gpus=32"],
-    ["--lockstep-transport=shm", "-N2"], ["--lockstep-explain", "-n4", "-N1"],
+    ["--lockstep-transport=shm", "-N2"], ["--lockstep-explain", "-n4", "-N1", "-O"],
     ["--lockstep-gpus=1", "--lockstep-explain", "--export=NONE"],
     ["--lockstep-explain", "--export=CUDA_VISIBLE_DEVICES=0,,1"],
     ["--export=ALL,CUDA_VISIBLE_DEVICES=%s%n,SLURM_STEP_GPUS=-1,SLURM_GPUS_ON_NODE=999999999999"]]
@@ -348,22 +348,49 @@ CONFIGS = ["enabled=no", "enabeld=yes", "memlock=unlimited nofile=999999999", "m
 
 def test_hostile(c):
     with plugstack(c, f"required {SPANK}\n"):  # an optional one drains nothing in any case
-        for args in HOSTILE:
-            codes = (c.run("srun", *args, "true").returncode,
-                     batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
-            tap.same(drained(c), "",
-                     f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
-        # Past every check of the submit side: as Slurm hands options to a batch step.
-        for option, value in (("transport", "%s%n"), ("gpus", "-1"), ("check", "x" * 5000), ("plugin", "")):
-            name = f"_SLURM_SPANK_OPTION_lockstep_lockstep_{option}"
-            got = batch(c, f"--export=ALL,{name}={value}", script="true")
-            tap.ok(got[0] != 0 and drained(c) == "",
-                   f"sbatch {name}={value[:20]}: the job fails, and no node is drained", got, drained(c))
+        hostile_options(c)
+    hostile_configs(c, ("optional", "required"))
+    forged_options(c)
+    mixed_installs(c)
+
+
+def hostile_options(c):
+    for args in HOSTILE:
+        codes = (c.run("srun", *args, "true").returncode,
+                 batch(c, *args, script="true")[0], c.run("salloc", *args, "srun", "true").returncode)
+        tap.same(drained(c), "", f"srun, sbatch and salloc {' '.join(args)[:60]} {codes}: no node is drained")
+
+
+def hostile_configs(c, needs):
     for words in CONFIGS:
-        for need in ("optional", "required"):
+        for need in needs:
             with plugstack(c, f"{need} {SPANK} {words}\n"):
                 codes = (c.run("srun", "-N2", "true").returncode, batch(c, script="srun true")[0])
             tap.same(drained(c), "", f"plugstack.conf {need} {words[:30]} {codes}: no node is drained")
+
+
+def forged_options(c):
+    """Anybody can set the variables by which Slurm hands options to nodes, past everything that srun checks; so it
+    does where login nodes have no plugin."""
+    config, other = c.env["SLURM_CONF"], c.folder + "/etc/other.conf"
+    with open(other, "w") as f:
+        f.write(tap.read(config, "r").replace("/etc/plugstack.conf", "/etc/other.stack"))
+    with open(c.folder + "/etc/other.stack", "w"):
+        pass
+    kept = dict(c.env)
+    with plugstack(c, f"required {SPANK}\n"):
+        for option in ("gpus", "transport", "bind", "check", "plugin", "explain"):
+            for value in ("", "-1", "%s%n", "x" * 5000):
+                c.env.update({"SLURM_CONF": other, f"_SLURM_SPANK_OPTION_lockstep_lockstep_{option}": value})
+                got, code = srun(c, "-N2"), batch(c, script="srun true")[0]
+                c.env.clear()
+                c.env.update(kept)
+                tap.same(drained(c), "", f"a forged {option}={value[:8]} {got[0], code}: no node is drained")
+                if value == "%s%n" and option != "plugin":  # whose every other word is no
+                    tap.ok(got[0] != 0 and f"--lockstep-{option}" in got[1], "and its task says what is wrong", got)
+
+
+def mixed_installs(c):
     for text, what in (("", "absent"), ("optional /absent/spank_lockstep.so\n", "missing"),
                        (f"optional {SPANK}\noptional {SPANK}\n", "named twice")):
         with plugstack(c, text):
@@ -482,4 +509,5 @@ def main():
     tap.done()
 
 
-main()
+if __name__ == "__main__":  # test_groups.py does some of it again
+    main()

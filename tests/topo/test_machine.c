@@ -141,6 +141,34 @@ static void test_classes(void)
     }
 }
 
+/* Storage cards of a DGX H100 are InfiniBand of the compute cards' speed; only their place tells them. */
+static void test_fast_storage(void)
+{
+    struct ls_topo_machine *m = load("dgx");
+    struct ls_topo_nic *near = &m->nic[0], *far = &m->nic[1];
+    far->port[0].link = LS_TOPO_LINK_IB;
+    far->port[0].gbit = near->port[0].gbit;
+    ls_topo_classify(m);
+    tap_ok(far->class == LS_TOPO_NIC_STORAGE && strstr(far->why, "below no GPU's switch") &&
+               near->class == LS_TOPO_NIC_COMPUTE,
+           "as fast as the compute NICs, but far: %s is storage", far->name);
+    struct ls_topo_gpu last = m->gpu[m->ngpu - 1];
+    m->gpu[m->ngpu - 1].pci = device("0000:fe:00.0", last.pci.numa, ABOVE("0000:fd:01.0"));
+    ls_topo_classify(m);
+    tap_ok(far->class == LS_TOPO_NIC_COMPUTE, "a GPU without a NIC of its own needs it");
+    m->gpu[m->ngpu - 1] = last;
+    for (int i = 0; i < m->nnic; i++)
+        if (m->nic[i].class == LS_TOPO_NIC_COMPUTE && i != 1)
+            m->nic[i].port[0].gbit = far->port[0].gbit / 2;
+    ls_topo_classify(m);
+    tap_ok(near->class == LS_TOPO_NIC_COMPUTE && far->class == LS_TOPO_NIC_STORAGE,
+           "and being faster than the near ones does not make it compute");
+    m->ngpu = 0;
+    ls_topo_classify(m);
+    tap_ok(far->class == LS_TOPO_NIC_COMPUTE, "without GPUs the fastest are compute");
+    free(m);
+}
+
 static void test_details(void)
 {
     struct ls_topo_machine *m = load("dgx");
@@ -642,6 +670,7 @@ int main(void)
     test_distance();
     test_cpus();
     test_classes();
+    test_fast_storage();
     test_details();
     test_gids();
     test_hostile();

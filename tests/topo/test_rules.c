@@ -411,6 +411,52 @@ static void test_endpoints(void)
     free(m);
 }
 
+/* Whether UCX has its InfiniBand module decides what may be said to it. */
+static void test_ucx_module(void)
+{
+    enum ls_status status;
+    struct ls_topo_machine *m = load("dgx");
+    struct ls_topo_request r = request(m, ENV("A=1"), 0, 8, 4);
+    struct ls_topo_decision d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_NET_DEVICES", NULL) && !find_note(&d, "libuct_ib"),
+           "'auto' names no devices to UCX");
+    r.transport = LS_TOPO_ROCE;
+    d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_NET_DEVICES", NULL) &&
+               strstr(find_variable(&d, "UCX_NET_DEVICES")->reason, "which see if UCX has"),
+           "nor does 'roce' where UCX is not known");
+    m->ucx = LS_TOPO_UCX_IB;
+    d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_NET_DEVICES", "mlx5_1:1,mlx5_7:1") &&
+               !strcmp(d.expected_ucx, "rc_mlx5"),
+           "'roce' binds UCX to the RoCE ports, beside InfiniBand");
+    r.transport = LS_TOPO_IB;
+    d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_NET_DEVICES",
+                     "mlx5_0:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_9:1,mlx5_10:1,mlx5_11:1"),
+           "'ib' to the InfiniBand ports");
+    r.transport = LS_TOPO_AUTO;
+    d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_NET_DEVICES", NULL), "'auto' still to none");
+    m->ucx = LS_TOPO_UCX_NO_IB;
+    d = decided(r, &status);
+    const struct ls_topo_note *note = find_note(&d, "libuct_ib");
+    tap_ok(note && note->level == LS_TOPO_WARN && strstr(note->text, "InfiniBand is active") &&
+               d.expected == LS_TOPO_IB && !strcmp(d.expected_ucx, "tcp") &&
+               !strcmp(ls_topo_ucx_transport(m, 2, 256), "tcp"),
+           "without the module UCX takes TCP beside an active port, and that is said");
+    r.transport = LS_TOPO_ROCE;
+    d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_NET_DEVICES", NULL) && find_note(&d, "holds for NCCL only"),
+           "and a demand leaves UCX its TCP");
+    r.transport = LS_TOPO_AUTO;
+    r.nodes = 1;
+    r.ranks = 8;
+    d = decided(r, &status);
+    tap_ok(!find_note(&d, "libuct_ib"), "on one node it is of no interest");
+    free(m);
+}
+
 /* Names of the variables that were given a value. */
 static int count_set(const struct ls_topo_decision *d)
 {
@@ -508,7 +554,14 @@ static void test_site(void)
                is_set_to(&d, "NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1") &&
                !strcmp(d.expected_ucx, "rc_mlx5"),
            "its interface, NICs, and limit of RC");
-    m->ucx_ib = true;
+    tap_ok(strstr(find_variable(&d, "UCX_IB_TRAFFIC_CLASS")->reason, "which see if UCX has"),
+           "what cannot be seen here is left to who can");
+    m->ucx = LS_TOPO_UCX_NO_IB;
+    d = decided(r, &status);
+    tap_ok(is_set_to(&d, "UCX_IB_SL", NULL) &&
+               strstr(find_variable(&d, "UCX_IB_SL")->reason, "UCX has no InfiniBand module"),
+           "nothing is set for a module that is not there");
+    m->ucx = LS_TOPO_UCX_IB;
     site.fabric = LS_TOPO_FABRIC_SINGLE;
     strcpy(site.interface, "eth77");
     strcpy(site.nic, "mlx5_0,mlx5_99");
@@ -525,7 +578,9 @@ static void test_site(void)
            "none of the site's NICs is here: by rule");
     r.transport = LS_TOPO_TCP;
     d = decided(r, &status);
-    tap_ok(is_set_to(&d, "NCCL_IB_TC", NULL) && is_set_to(&d, "NCCL_IB_HCA", NULL),
+    tap_ok(is_set_to(&d, "NCCL_IB_TC", NULL) && is_set_to(&d, "NCCL_IB_HCA", NULL) &&
+               is_set_to(&d, "UCX_IB_SL", NULL) &&
+               strstr(find_variable(&d, "UCX_IB_SL")->reason, "no RDMA device is used"),
            "a traffic class is nothing without RDMA");
     free(m);
 }
@@ -716,6 +771,7 @@ int main(void)
     test_nics();
     test_transports();
     test_endpoints();
+    test_ucx_module();
     test_hands_off();
     test_site();
     test_omp();

@@ -69,6 +69,14 @@ def test_json():
              "a variable")
     tap.same((dgx["tasks"][0]["transport"], dgx["tasks"][0]["ucx"]), ("ib", "dc_mlx5"), "a transport")
     tap.same(dgx["machine"]["limits"]["memlock"], "unlimited", "a limit")
+    tap.same([dgx["machine"][name] for name in ("peermem", "dmabuf", "ucx_infiniband")],
+             [True, False, "not known"], "GPUDirect RDMA, and what no stored machine says")
+    port = dgx["machine"]["nics"][0]["ports"][0]
+    tap.same((port["lid"], port["sm_lid"], port["gids"]), (0x100, 1, []), "a port of InfiniBand")
+    bond = json.loads(topo("--root=" + tree("roce-bond"), "--json").stdout)["machine"]["nics"][1]["ports"][0]
+    tap.ok(bond["gid"] == 3 and [g["index"] for g in bond["gids"] if g["rejected"] is None] == [3] and
+           {g["rejected"] for g in bond["gids"]} == {None, "not routable", "not of RoCE version 2"},
+           "GIDs of RoCE, with the fault of those that are not used", bond)
 
 
 def test_here():
@@ -144,6 +152,17 @@ def test_settings():
         tap.ok(r.returncode == 1 and scratch("none") in r.stderr, "it is not there", r.stderr)
 
 
+def test_ucx_module():
+    """UCX of this machine, or what UCX_MODULE_DIR names instead."""
+    with tap.Scratch() as scratch:
+        env = {**os.environ, "UCX_MODULE_DIR": scratch.path}
+        for want in ("missing", "there"):
+            r = topo("--json", env=env)
+            tap.same((r.returncode, json.loads(r.stdout)["machine"]["ucx_infiniband"]), (0, want),
+                     f"UCX's InfiniBand module is {want}")
+            open(scratch("libuct_ib.so.0"), "w").close()
+
+
 def test_leaves_nothing():
     with tap.Scratch() as scratch:
         env = {**os.environ, "TMPDIR": scratch.path}
@@ -201,6 +220,7 @@ test_reports()
 test_json()
 test_here()
 test_settings()
+test_ucx_module()
 test_leaves_nothing()
 test_site()
 test_errors()

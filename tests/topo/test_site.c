@@ -129,6 +129,21 @@ static const char *get(void *user, const char *name)
     return NULL;
 }
 
+/* In an empty folder, which is left empty. */
+static void test_ucx_modules(const char *dir)
+{
+    static const char *const names[] = {"libuct_ib.so.0", "libuct_ib.so"};
+    const char *env[] = {"UCX_MODULE_DIR", dir, NULL};
+    tap_ok(ls_topo_host_ucx(get, env) == LS_TOPO_UCX_NO_IB, "UCX without its InfiniBand module");
+    for (int i = 0; i < 2; i++) {
+        ls_file_replace(names[i], "", 0, NULL);
+        tap_ok(ls_topo_host_ucx(get, env) == LS_TOPO_UCX_IB, "UCX with %s", names[i]);
+        unlink(names[i]);
+    }
+    env[1] = "/absent";
+    tap_ok(ls_topo_host_ucx(get, env) == LS_TOPO_UCX_UNKNOWN, "no folder of modules: not known");
+}
+
 static void test_host(void)
 {
     char dir[4096], path[5000];
@@ -164,6 +179,7 @@ static void test_host(void)
     }
     for (int i = 0; i < 3; i++)
         unlink(files[i].name);
+    test_ucx_modules(dir);
     if (chdir("/") == 0)
         rmdir(dir);
 }
