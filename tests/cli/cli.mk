@@ -1,3 +1,4 @@
 TESTS += tests/cli/test_run.py tests/cli/test_ranks.py tests/cli/test_zero.py tests/cli/test_exec.py tests/cli/test_frameworks.py
 dist_check_SCRIPTS += tests/cli/test_run.py tests/cli/test_ranks.py tests/cli/test_zero.py tests/cli/test_exec.py tests/cli/test_frameworks.py
-EXTRA_DIST += tests/cli/exec_helper.py tests/cli/allreduce.c tests/cli/ddp.py tests/cli/mwms.py
+EXTRA_DIST += tests/frameworks.py
+EXTRA_DIST += tests/cli/exec_helper.py tests/cli/allreduce.c tests/cli/ddp.py tests/cli/mwms.py tests/cli/jaxrank.py
