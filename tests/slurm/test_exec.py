@@ -153,6 +153,16 @@ def test_ends(c, scratch):
     result = c.run("srun", "--mpi=none", "-N2", "--mem=100", LOCKSTEP, "exec", "true")
     tap.ok(result.returncode == 125 and "--mpi=pmix" in result.stderr, "without PMIx: what to type",
            result.stderr)
+    # As in an image whose libpmix lacks what Slurm's demands.
+    result = c.run("srun", "--mpi=pmix", "--mem=100", *layout, "env", "PMIX_SECURITY_MODE=munge", LOCKSTEP, "exec",
+                   "true")
+    tap.ok(result.returncode == 125 and "asks for version" in result.stderr and "security by munge" in result.stderr and
+           "container" in result.stderr, "a PMIx module that is missing here: which, and what to do", result.stderr)
+    # The host where somebody typed srun is not where rank 0 is.
+    result = c.run("srun", "--mpi=pmix", "--mem=100", *layout, "env", "SLURM_LAUNCH_NODE_IPADDR=192.0.2.7",
+                   "SLURM_SRUN_COMM_HOST=192.0.2.7", LOCKSTEP, "exec", "--workers-per-task=2", "--", *helper("meet"))
+    tap.ok(result.returncode == 0 and "met [0, 1, 2, 3]" in result.stdout,
+           "ranks meet at rank 0's machine, not at the one that srun was started on", result.stdout, result.stderr)
     result = exec_step(c, layout, "sh", "-c", "echo $RANK; echo x >&2",
                        options=["--label", "--workers-per-task=2"])
     tap.same(sorted(result.stdout.split("\n")[:-1]), [f"[{r}@n{r // 2}] {r}" for r in range(4)],
