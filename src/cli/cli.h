@@ -36,10 +36,15 @@ void ls_cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* A command line that cannot be taken: prints "COMMAND: what" and `detail` behind it (nothing of both where
  * `what` is NULL: it was said), and where help is. Returns LS_EXIT_USAGE. */
 int ls_cli_usage(const char *command, const char *what, const char *detail);
+/* relocate.c: where `path`, a folder of the installation, is for programs that were to be in its folder `home` and
+ * are in `dir`, all absolute: both keep their places relative to each other. False: longer than LS_CLI_PATH. */
+enum { LS_CLI_PATH = 4096 };
+bool ls_cli_relocate(const char *dir, const char *home, const char *path,
+                     char out[static LS_CLI_PATH]);
 /* Directory of the device plugins: LOCKSTEP_PLUGIN_DIR, or relative to the program, or as installed.
  * The result is malloc'd; NULL when memory is short. */
 char *ls_cli_plugin_dir(void);
-/* A program of ours: beside this one, in ../libexec/lockstep relative to it, or where it was installed.
+/* A program of ours: beside this one, relative to it as in an installation, or where it was installed.
  * malloc'd; NULL, after a message, when there is none. */
 char *ls_cli_program_path(const char *name);
 /* What LOCKSTEP_CHECK asks for (off, fast, full) before something is started: runs `lockstep check` on

@@ -21,6 +21,7 @@ libls_cli_la_SOURCES = \
 	src/cli/run.c \
 	src/cli/run_options.c \
 	src/cli/run_options.h \
+	src/cli/relocate.c \
 	src/cli/rules.c \
 	src/cli/rules.h \
 	src/cli/templates.c \

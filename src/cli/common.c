@@ -42,43 +42,60 @@ int ls_cli_usage(const char *command, const char *what, const char *detail)
     return LS_EXIT_USAGE;
 }
 
+/* The folder of the running program; false: /proc does not tell. */
+static bool program_folder(char dir[static LS_CLI_PATH])
+{
+    ssize_t n = readlink("/proc/self/exe", dir, LS_CLI_PATH - 1);
+    char *slash = n > 0 ? (dir[n] = '\0', strrchr(dir, '/')) : NULL;
+    if (slash)
+        *slash = '\0';
+    return slash;
+}
+
+/* malloc'd: `name` in `beside`, a folder below the running program's; or in `installed`, a folder of the installation
+ * that this program is in, wherever that has been moved to; or where it was meant to be. NULL: in none of these. */
+static char *find_part(const char *beside, const char *installed, const char *name, int mode)
+{
+    /* Programs for people are in the one, those that they start in the other. */
+    static const char *const homes[] = {LS_BINDIR, LS_LIBEXECDIR};
+    char dir[LS_CLI_PATH], folder[LS_CLI_PATH], path[2 * LS_CLI_PATH];
+    if (program_folder(dir)) {
+        snprintf(path, sizeof path, "%s%s%s", dir, beside, name);
+        if (access(path, mode) == 0)
+            return strdup(path);
+        for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
+            if (!ls_cli_relocate(dir, homes[i], installed, folder))
+                continue;
+            snprintf(path, sizeof path, "%s%s", folder, name);
+            if (access(path, mode) == 0)
+                return strdup(path);
+        }
+    }
+    snprintf(path, sizeof path, "%s%s", installed, name);
+    return access(path, mode) == 0 ? strdup(path) : NULL;
+}
+
 char *ls_cli_plugin_dir(void)
 {
     const char *set = getenv("LOCKSTEP_PLUGIN_DIR");
     if (set && *set)
         return strdup(set);
-    static const char *const relative[] = {"plugins", "../lib/lockstep", "../../lib/lockstep"};
-    char exe[4096], dir[4200];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *slash = n > 0 ? (exe[n] = '\0', strrchr(exe, '/')) : NULL;
-    for (size_t i = 0; slash && i < sizeof relative / sizeof *relative; i++) {
-        *slash = '\0';
-        snprintf(dir, sizeof dir, "%s/%s", exe, relative[i]);
-        if (access(dir, R_OK | X_OK) == 0)
-            return strdup(dir);
-    }
-    return strdup(LS_PKGLIBDIR);
+    /* In the build tree they are in plugins/, beside the program. */
+    char *dir = find_part("/plugins", LS_PKGLIBDIR, "", R_OK | X_OK);
+    return dir ? dir : strdup(LS_PKGLIBDIR);
 }
 
 char *ls_cli_program_path(const char *name)
 {
-    static const char *const relative[] = {"", "../libexec/lockstep/"};
-    char exe[4096], path[4300];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *slash = n > 0 ? (exe[n] = '\0', strrchr(exe, '/')) : NULL;
-    for (size_t i = 0; slash && i < sizeof relative / sizeof *relative; i++) {
-        *slash = '\0';
-        snprintf(path, sizeof path, "%s/%s%s", exe, relative[i], name);
-        if (access(path, X_OK) == 0)
-            return strdup(path);
-    }
-    snprintf(path, sizeof path, "%s/%s", LS_LIBEXECDIR, name);
-    if (access(path, X_OK) == 0)
-        return strdup(path);
-    ls_cli_error(
-        "the program %s is neither beside this one nor in %s: is the installation complete?", name,
-        LS_LIBEXECDIR);
-    return NULL;
+    char file[256];
+    snprintf(file, sizeof file, "/%s", name);
+    char *path = find_part("", LS_LIBEXECDIR, file, X_OK);
+    if (!path)
+        ls_cli_error(
+            "the program %s is neither beside this one, nor in the same place relative to it as in "
+            "an installation, nor in %s: is the installation complete?",
+            name, LS_LIBEXECDIR);
+    return path;
 }
 
 bool ls_cli_number(const char *text, int *value)

@@ -16,12 +16,14 @@ static const char help[] =
     "\n"
     "      --evaluator      the last rank is TensorFlow's evaluator\n"
     "      --ompi-env       OMPI_COMM_WORLD_RANK and its like, too\n"
-    "      --json           one JSON object of strings instead\n"
+    "      --json           one JSON object instead, of strings, and null for what is to be unset\n"
     "  -h, --help           show this help\n"
     "\n"
     "Every task of a step has to run it: srun --mpi=pmix bash -c 'eval \"$(lockstep env)\" || "
     "exit; ...'.\n"
-    "Where it fails it prints 'false', so that eval fails. See lockstep-env(1).\n";
+    "Variables that another launcher has left are unset. Where it fails it prints 'false', so "
+    "that\n"
+    "eval fails. See lockstep-env(1).\n";
 
 struct options {
     bool evaluator, ompi, json;
@@ -72,10 +74,26 @@ static void add_quoted(struct ls_buf *b, const char *variable)
     ls_buf_printf(b, "'\n");
 }
 
+/* No shell has a variable of another name; as a word of eval's it could be anything. */
+static bool is_shell_name(const char *variable)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    return strspn(variable, letters) == strcspn(variable, "=");
+}
+
+/* Set already, no part of `list`, and against it. */
+static bool is_contrary(char *const *list, const char *variable)
+{
+    return ls_keep_is_ours(variable) && !ls_keep_has(list, variable);
+}
+
 static bool print_shell(char *const *list)
 {
     struct ls_buf b;
     ls_buf_init(&b, (size_t)1 << 20);
+    for (char **e = environ; *e; e++)
+        if (is_contrary(list, *e) && is_shell_name(*e))
+            ls_buf_printf(&b, "unset %.*s\n", (int)strcspn(*e, "="), *e);
     for (; *list; list++)
         add_quoted(&b, *list);
     bool ok = !b.failed && fputs(b.data, stdout) >= 0 && fflush(stdout) == 0;
@@ -86,6 +104,12 @@ static bool print_shell(char *const *list)
 static bool print_json(char *const *list)
 {
     json_t *o = json_object();
+    for (char **e = environ; *e; e++) {
+        char *name = is_contrary(list, *e) ? strndup(*e, strcspn(*e, "=")) : NULL;
+        if (name)
+            json_object_set_new(o, name, json_null());
+        free(name);
+    }
     for (; *list; list++) {
         char *copy = strdup(*list), *equals = copy ? strchr(copy, '=') : NULL;
         if (equals) {
@@ -115,6 +139,10 @@ static enum ls_status show(const struct options *o, const struct ls_keep_world *
             "warning: no TF_CONFIG: the addresses of %d ranks are more than the kernel takes "
             "for one variable",
             world->map->size);
+    char leftovers[512];
+    if (status == LS_OK && rank == 0 && ls_keep_leftovers(environ, leftovers)[0])
+        ls_cli_error("replaced what was set already, by a container's hook or another launcher: %s",
+                     leftovers);
     if (status == LS_OK && !(o->json ? print_json(list) : print_shell(list)))
         status = ls_error_set(err, LS_ERR_IO, "env: cannot write to standard output");
     ls_arena_free(&arena);

@@ -154,7 +154,8 @@ static int keep(const struct options *o, const struct ls_slurm *slurm, int worke
                                         .label = o->label,
                                         .output = o->output,
                                         .timeout = o->timeout,
-                                        .visible = &slurm->visible};
+                                        .visible = &slurm->visible,
+                                        .slurm = slurm->place == LS_SLURM_STEP ? slurm : NULL};
     struct ls_keep_config config = {
         .program = o->program[0],
         .argv = o->program,

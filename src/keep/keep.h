@@ -101,6 +101,7 @@ struct ls_keep_programs {
     const char *output; /* pattern of files; NULL: our own standard output and error */
     double timeout;     /* seconds until everyone is ended; 0: none */
     const struct ls_visible *visible; /* GPUs; NULL: not known */
+    const struct ls_slurm *slurm;     /* the step that the ranks are in; NULL: none */
 };
 
 /* What `signals` yields: the signal's number, and what is known of who has it already. */

@@ -30,6 +30,7 @@ static struct ls_keep_world world_of(const struct ls_keeper *k)
                                   .meet = k->meet,
                                   .host = (const char *const *)k->host,
                                   .job = p->job,
+                                  .slurm = p->slurm,
                                   .restarts = p->restarts,
                                   .evaluator = p->evaluator,
                                   .ompi = p->ompi};
@@ -149,7 +150,7 @@ static enum ls_status program_env(struct ls_keeper *k, const struct ls_worker *w
     size_t decided = k->decision ? (size_t)k->decision[w - k->worker].nvariable : 0;
     char **all = ls_arena_alloc(arena, ((size_t)count + (size_t)extra + 5 + decided) * sizeof *all);
     for (int i = 0; i < count && (whole = whole && all); i++)
-        if (!ls_keep_is_ours(block[i]))
+        if (!ls_keep_is_ours(block[i]) && !ls_keep_has(ours, block[i]))
             whole = (all[n++] = ls_arena_strdup(arena, block[i])) != NULL;
     free(block);
     if (!whole || !all)

@@ -1,7 +1,10 @@
 /* Pure: (which rank runs where, addresses and ports) -> variables. The names and their meaning:
  *   PyTorch     pytorch.org/docs/stable/elastic/run.html, "Environment Variables"
  *   TensorFlow  tensorflow.org/guide/distributed_training, "Setting up the TF_CONFIG environment variable"
- *   JAX         jax.distributed.initialize
+ *   JAX         jax/_src/distributed.py and clusters/: it reads the coordinator's address, and derives number and
+ *               id of processes from Slurm's variables or Open MPI's; JAX_NUM_PROCESSES and JAX_PROCESS_ID are
+ *               what scripts pass to jax.distributed.initialize themselves
+ *   Slurm       srun(1), "OUTPUT ENVIRONMENT VARIABLES"
  *   Open MPI    open-mpi.org FAQ, "environmental variables that MPI processes can use" */
 #include "keep/variables.h"
 
@@ -31,6 +34,7 @@ static const char *const names[] = {
     "JAX_PROCESS_ID",
     "OMPI_COMM_WORLD_*",
     "OMPI_UNIVERSE_SIZE",
+    "OMPI_MCA_orte_hnp_uri",
 };
 
 static size_t name_length(const char *variable)
@@ -66,6 +70,15 @@ const char *ls_keep_leftovers(char *const *env, char out[static 512])
         at += (size_t)snprintf(out + at, 512 - at, "%s%.*s", at ? ", " : "", (int)n, *env);
     }
     return out;
+}
+
+bool ls_keep_has(char *const *list, const char *variable)
+{
+    size_t n = name_length(variable);
+    for (; *list; list++)
+        if (!strncmp(*list, variable, n) && (*list)[n] == '=')
+            return true;
+    return false;
 }
 
 int ls_keep_ports(int keeper, int workers)
@@ -156,7 +169,8 @@ static void add_numbers(struct list *l, const struct ls_keep_place *p)
         add(l, "%s=%d", number[i].name, number[i].value);
 }
 
-static void add_ompi(struct list *l, const struct ls_keep_place *p)
+/* By the address of mpirun JAX, for one, knows that there is one; it does not talk to it. */
+static void add_ompi(struct list *l, const struct ls_keep_place *p, const char *coordinator)
 {
     const struct {
         const char *name;
@@ -172,6 +186,56 @@ static void add_ompi(struct list *l, const struct ls_keep_place *p)
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         add(l, "%s=%d", number[i].name, number[i].value);
+    add(l, "OMPI_MCA_orte_hnp_uri=0.0;tcp://%s", coordinator);
+}
+
+/* How many ranks are on each node, in the order of Slurm's list, as "8(x2),4". */
+static void add_per_node(struct list *l, const struct ls_keep_world *w)
+{
+    static const char *const names_of_it[] = {"SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"};
+    const struct ls_wire_map *map = w->map;
+    int nodes = w->slurm->nodes.count;
+    struct ls_buf b;
+    int *count = ls_arena_alloc(l->arena, (size_t)(nodes + 1) * sizeof *count);
+    if (!count) {
+        l->failed = true;
+        return;
+    }
+    memset(count, 0, (size_t)(nodes + 1) * sizeof *count);
+    for (int k = 0; k < map->n_keepers; k++) {
+        int i = ls_hostlist_find(&w->slurm->nodes, w->host[k]);
+        if (i >= 0)
+            count[i] += map->first[k + 1] - map->first[k];
+    }
+    ls_buf_init(&b, LONGEST);
+    for (int i = 0, same; i < nodes; i += same) {
+        for (same = 1; i + same < nodes && count[i + same] == count[i];)
+            same++;
+        ls_buf_printf(&b, same > 1 ? "%s%d(x%d)" : "%s%d", i ? "," : "", count[i], same);
+    }
+    l->failed |= b.failed;
+    for (size_t i = 0; i < 2 && !b.failed && nodes; i++)
+        add(l, "%s=%s", names_of_it[i], b.data);
+    ls_buf_free(&b);
+}
+
+/* Where every task is one rank, Slurm's variables are right as they are. Else each rank becomes a task of its own
+ * in them, as it is for the PMIx server that it sees. */
+static void add_slurm(struct list *l, const struct ls_keep_world *w, const struct ls_keep_place *p)
+{
+    const struct {
+        const char *name;
+        int value;
+    } number[] = {
+        {"SLURM_NTASKS", p->size},         {"SLURM_NPROCS", p->size},
+        {"SLURM_STEP_NUM_TASKS", p->size}, {"SLURM_PROCID", p->rank},
+        {"SLURM_LOCALID", p->local_rank},
+    };
+    if (!w->slurm || p->size == w->map->n_keepers)
+        return;
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        add(l, "%s=%d", number[i].name, number[i].value);
+    add_per_node(l, w);
 }
 
 /* Rank 0 is the chief, the last one the evaluator if there is to be one, the others are workers. The evaluator
@@ -205,10 +269,13 @@ enum ls_status ls_keep_variables(const struct ls_keep_world *w, int rank, struct
     enum { MOST = 48 };
     struct list l = {.arena = arena, .cap = MOST};
     struct ls_keep_place place;
+    struct ls_buf coordinator;
     ls_keep_place(w, rank, &place);
     l.item = ls_arena_alloc(arena, MOST * sizeof *l.item);
     if (!l.item)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for the variables of rank %d", rank);
+    ls_buf_init(&coordinator, 128);
+    add_endpoint(&coordinator, w->meet->address[0], master_port(w, 1));
     add_numbers(&l, &place);
     add(&l, "MASTER_ADDR=%s", w->meet->address[0]);
     add(&l, "MASTER_PORT=%d", master_port(w, 0));
@@ -216,13 +283,13 @@ enum ls_status ls_keep_variables(const struct ls_keep_world *w, int rank, struct
     add(&l, "TORCHELASTIC_RUN_ID=%s", w->job);
     add(&l, "TORCHELASTIC_RESTART_COUNT=%d", w->restarts);
     add(&l, "TORCHELASTIC_MAX_RESTARTS=0");
-    add(&l,
-        strchr(w->meet->address[0], ':') ? "JAX_COORDINATOR_ADDRESS=[%s]:%d"
-                                         : "JAX_COORDINATOR_ADDRESS=%s:%d",
-        w->meet->address[0], master_port(w, 1));
+    add(&l, "JAX_COORDINATOR_ADDRESS=%s", coordinator.data);
+    add_slurm(&l, w, &place);
     *left_out = !add_tf_config(&l, w, rank);
     if (w->ompi)
-        add_ompi(&l, &place);
+        add_ompi(&l, &place, coordinator.data);
+    l.failed |= coordinator.failed;
+    ls_buf_free(&coordinator);
     if (l.failed)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for the variables of rank %d", rank);
     *out = l.item;

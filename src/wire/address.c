@@ -145,13 +145,16 @@ const char *ls_wire_address_text(const struct sockaddr_storage *address, char ou
 }
 
 // One socket for both families where the kernel has IPv6.
-static int try_bind(int family, uint16_t *port)
+static int try_bind(int family, uint16_t wanted, uint16_t *port)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     int off = 0;
-    struct sockaddr_storage a = {.ss_family = (sa_family_t)family};
+    // The port stands at the same place in both.
+    struct sockaddr_in in = {.sin_family = (sa_family_t)family, .sin_port = htons(wanted)};
+    struct sockaddr_storage a = {0};
+    memcpy(&a, &in, sizeof in);
     socklen_t n = sizeof a;
     if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) ||
         bind(fd, (struct sockaddr *)&a,
@@ -162,17 +165,54 @@ static int try_bind(int family, uint16_t *port)
         errno = why;
         return -1;
     }
-    // The port stands at the same place in both.
-    struct sockaddr_in in;
     memcpy(&in, &a, sizeof in);
     *port = ntohs(in.sin_port);
     return fd;
 }
 
+static int bind_to(uint16_t wanted, uint16_t *port)
+{
+    int fd = try_bind(AF_INET6, wanted, port);
+    return fd >= 0 || errno == EADDRINUSE ? fd : try_bind(AF_INET, wanted, port);
+}
+
 int ls_wire_bind(uint16_t *port)
 {
-    int fd = try_bind(AF_INET6, port);
-    return fd >= 0 ? fd : try_bind(AF_INET, port);
+    return bind_to(0, port);
+}
+
+// Below are ports that services are registered for, by and large.
+enum { LOWEST_PORT = 10240, ENOUGH_PORTS = 1024, TRIES = 64 };
+
+static bool read_range(const char *path, int *low, int *high)
+{
+    FILE *f = fopen(path, "re");
+    bool ok = f && fscanf(f, "%9d %9d", low, high) == 2 && *low > 0 && *low <= *high &&
+              *high <= UINT16_MAX;
+    if (f)
+        fclose(f);
+    return ok;
+}
+
+int ls_wire_bind_apart(const char *range, uint16_t *port)
+{
+    int low, high;
+    if (!read_range(range, &low, &high))
+        return ls_wire_bind(port);
+    int first = high + 1, count = UINT16_MAX - high;
+    if (count < ENOUGH_PORTS) {
+        first = LOWEST_PORT;
+        count = low - LOWEST_PORT;
+    }
+    for (int i = 0; count >= ENOUGH_PORTS && i < TRIES; i++) {
+        uint32_t draw;
+        if (getrandom(&draw, sizeof draw, 0) != (ssize_t)sizeof draw)
+            break;
+        int fd = bind_to((uint16_t)(first + (int)(draw % (uint32_t)count)), port);
+        if (fd >= 0)
+            return fd;
+    }
+    return ls_wire_bind(port);
 }
 
 int ls_wire_listen(uint16_t *port)

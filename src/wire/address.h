@@ -39,6 +39,11 @@ bool ls_wire_address_of(const struct sockaddr_storage *from, struct ls_wire_addr
 /* Binds a socket to a port that the kernel chooses, on all addresses of both families where the kernel has
  * IPv6. Nobody can take the port, and who connects to it is refused. -1: errno says why. */
 int ls_wire_bind(uint16_t *port);
+/* The same, but of a port that the kernel does not give to connections once it is free again: outside the range that
+ * the file `range` (LS_WIRE_PORT_RANGE) holds, above it or else below, at random. Where there is no room outside, or
+ * no such file, the kernel chooses. */
+#define LS_WIRE_PORT_RANGE "/proc/sys/net/ipv4/ip_local_port_range"
+int ls_wire_bind_apart(const char *range, uint16_t *port);
 /* Listens on all addresses of both families where the kernel has IPv6, on a port that it chooses. -1: errno
  * says why. */
 int ls_wire_listen(uint16_t *port);

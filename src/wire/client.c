@@ -210,7 +210,7 @@ static enum ls_status look_around(struct ls_wire_client *c, const char *host, st
 static enum ls_status init(struct ls_wire_client *c, struct ls_error *err)
 {
     struct ls_wire_client_state *s = c->state;
-    char text[80];
+    char text[80], demands[256];
     // PMIx cannot become a server in a process whose PMIx_Init has failed, and from version 5 on it
     // makes everyone a world of one: so its own variable is asked first.
     const char *nspace = ls_wire_env_namespace();
@@ -221,12 +221,17 @@ static enum ls_status init(struct ls_wire_client *c, struct ls_error *err)
         return ls_error_set(
             err, LS_ERR_ENV,
             "PMIX_NAMESPACE=%.100s is set, but that PMIx server does not answer (%s); "
-            "unset the PMIX_* variables if another job left them here",
+            "unset the PMIX_* variables if another job left them here; in a container, share the "
+            "network and mount PMIX_SERVER_TMPDIR",
             nspace, ls_wire_pmix_text(rc, text));
     if (rc != PMIX_SUCCESS)
-        return ls_error_set(err, LS_ERR_ENV,
-                            "PMIx_Init of version %s: %s; does the server above use another PMIx?",
-                            PMIx_Get_version(), ls_wire_pmix_text(rc, text));
+        return ls_error_set(
+            err, LS_ERR_ENV,
+            "PMIx_Init of %s: %s; the server above asks for %s: libpmix here must be of the same "
+            "major version and have these modules (PMIx names one that is missing above this "
+            "line); "
+            "install them, in a container inside of it, or start containers below lockstep exec",
+            PMIx_Get_version(), ls_wire_pmix_text(rc, text), ls_wire_env_demands(demands));
     PMIX_LOAD_PROCID(&s->all, s->me.nspace, PMIX_RANK_WILDCARD);
     c->job = s->me.nspace;
     return LS_OK;

@@ -3,6 +3,7 @@
  * carry them. */
 #include "wire/env.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,24 @@ bool ls_wire_env_announces(const char *variable)
 const char *ls_wire_env_namespace(void)
 {
     return getenv("PMIX_NAMESPACE");
+}
+
+const char *ls_wire_env_demands(char out[static 256])
+{
+    static const struct {
+        const char *variable, *what;
+    } row[] = {{"PMIX_VERSION", "version "},
+               {"PMIX_SECURITY_MODE", "security by "},
+               {"PMIX_GDS_MODULE", "data by "}};
+    int at = 0;
+    snprintf(out, 256, "nothing that it tells");
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const char *value = getenv(row[i].variable);
+        if (value && *value)
+            at += snprintf(out + at, (size_t)(256 - at), "%s%s%.64s", at ? ", " : "", row[i].what,
+                           value);
+    }
+    return out;
 }
 
 enum ls_status ls_wire_env_take(char *const *env, struct ls_error *err)

@@ -182,8 +182,9 @@ static enum ls_status hold_ports(struct meeting *m, uint16_t *port, struct ls_er
     if (!r->held)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for %d ports", m->ports);
     for (; r->n_held < m->ports; r->n_held++) {
-        /* Nobody listens: whoever comes before the program does is refused, and tries again. */
-        r->held[r->n_held] = ls_wire_bind(&port[r->n_held]);
+        /* Nobody listens: whoever comes before the program does is refused, and tries again. Between our release
+         * and the program's bind, no connection of another process is to take it. */
+        r->held[r->n_held] = ls_wire_bind_apart(LS_WIRE_PORT_RANGE, &port[r->n_held]);
         if (r->held[r->n_held] < 0)
             return ls_error_errno(err, errno, "cannot get port %d of %d", r->n_held + 1, m->ports);
     }

@@ -164,8 +164,8 @@ struct ls_wire_rendezvous {
     int *held;      /* sockets that hold this keeper's ports; -1: released */
     int n_held;
 };
-/* Collective over the keepers, through two exchanges. Binds `ports` ports (1 to 65535) of this machine, which
- * the kernel chooses, and holds them. `exchange` may be NULL with one keeper, which gets the loopback address.
+/* Collective over the keepers, through two exchanges. Binds `ports` ports (1 to 65535) of this machine, outside
+ * of the kernel's range for connections where there is room, and holds them. `exchange` may be NULL with one keeper, which gets the loopback address.
  * So do keepers that all reach keeper 0 by loopback, as those of one machine do. Errors: ENV, no address of
  * keeper 0 is reached by all, naming a keeper that reaches none; IO; NOMEM; what `exchange` returned. */
 enum ls_status ls_wire_rendezvous_open(int rank, int size, const char *const *host, int ports,

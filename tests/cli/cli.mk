@@ -1,3 +1,7 @@
-TESTS += tests/cli/test_run.py tests/cli/test_ranks.py tests/cli/test_zero.py tests/cli/test_exec.py tests/cli/test_frameworks.py
-dist_check_SCRIPTS += tests/cli/test_run.py tests/cli/test_ranks.py tests/cli/test_zero.py tests/cli/test_exec.py tests/cli/test_frameworks.py
-EXTRA_DIST += tests/cli/exec_helper.py tests/cli/allreduce.c tests/cli/ddp.py tests/cli/mwms.py
+TESTS += tests/cli/test_run.py tests/cli/test_ranks.py tests/cli/test_zero.py tests/cli/test_exec.py tests/cli/test_frameworks.py tests/cli/test_install.py
+dist_check_SCRIPTS += tests/cli/test_run.py tests/cli/test_ranks.py tests/cli/test_zero.py tests/cli/test_exec.py tests/cli/test_frameworks.py tests/cli/test_install.py
+EXTRA_DIST += tests/frameworks.py
+EXTRA_DIST += tests/cli/exec_helper.py tests/cli/allreduce.c tests/cli/ddp.py tests/cli/mwms.py tests/cli/jaxrank.py
+check_PROGRAMS += tests/cli/test_relocate
+TESTS += tests/cli/test_relocate
+tests_cli_test_relocate_SOURCES = tests/cli/test_relocate.c src/cli/relocate.c

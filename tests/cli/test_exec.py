@@ -315,6 +315,30 @@ def test_env():
     result = subprocess.run([tap.program(), "env", "x"], env=clean_env(), capture_output=True, text=True,
                             timeout=60, check=False)
     tap.same((result.returncode, result.stdout), (2, "false\n"), "env: usage")
+    # What is left of another launcher goes, or is replaced, and is said.
+    left = {"RANK": "9", "TORCHELASTIC_USE_AGENT_STORE": "True", "OMPI_COMM_WORLD_SIZE": "4"}
+    script = f'eval "$({tap.program()} env)" || exit 9; env'
+    result = subprocess.run(["sh", "-c", script], env=clean_env(**left), capture_output=True, text=True,
+                            timeout=60, check=False)
+    seen = [x.split("=", 1)[0] for x in result.stdout.splitlines()]
+    tap.ok("RANK=0" in result.stdout.splitlines() and "TORCHELASTIC_USE_AGENT_STORE" not in seen and
+           "OMPI_COMM_WORLD_SIZE" not in seen, "env: leftovers are unset",
+           result.stdout, result.stderr)
+    tap.ok(result.stderr.count("\n") == 1 and all(name in result.stderr for name in left),
+           "and it says so, in one line", result.stderr)
+    result = subprocess.run([tap.program(), "env", "--json"], env=clean_env(**left), capture_output=True, text=True,
+                            timeout=60, check=False)
+    values = json.loads(result.stdout)
+    tap.same((values["RANK"], values["TORCHELASTIC_USE_AGENT_STORE"]), ("0", None), "env --json: null")
+    odd = {"TORCHELASTIC_;echo injected #": "1"}  # no shell would pass it on, and none must run it
+    result = subprocess.run([tap.program(), "env"], env=clean_env(**odd), capture_output=True, text=True,
+                            timeout=60, check=False)
+    tap.ok("export RANK='0'" in result.stdout and "injected" not in result.stdout,
+           "a name that is no shell's is not for eval", result.stdout)
+    result = subprocess.run([tap.program(), "env"], env=clean_env(), capture_output=True, text=True,
+                            timeout=60, check=False)
+    tap.ok(result.stderr == "" and "unset" not in result.stdout, "without leftovers it says nothing",
+           result.stdout, result.stderr)
     # Under exec, the ranks' own env agrees with what exec has set.
     result = run("-n", "2", "--", "sh", "-c",
                  f'a=$RANK/$WORLD_SIZE; eval "$({tap.program()} env)"; echo $a $RANK/$WORLD_SIZE')

@@ -63,6 +63,9 @@ static void check_numbers(void)
         {"TORCHELASTIC_RUN_ID", {"7.0", "7.0", "7.0", "7.0", "7.0"}},
         {"TORCHELASTIC_RESTART_COUNT", {"2", "2", "2", "2", "2"}},
         {"OMPI_COMM_WORLD_LOCAL_RANK", {"0", "1", "0", "2", "3"}},
+        {"OMPI_MCA_orte_hnp_uri",
+         {"0.0;tcp://10.0.0.1:4101", "0.0;tcp://10.0.0.1:4101", "0.0;tcp://10.0.0.1:4101",
+          "0.0;tcp://10.0.0.1:4101", "0.0;tcp://10.0.0.1:4101"}},
     };
     world.ompi = true;
     struct ls_arena arena = {0};
@@ -84,6 +87,52 @@ static void check_numbers(void)
     tap_ok(!*value(list, "OMPI_COMM_WORLD_RANK"), "Open MPI's only on request");
     ls_arena_free(&arena);
     ls_wire_map_free(&map);
+}
+
+/* What of Slurm's each rank has in the uneven world, whose nodes Slurm lists in another order. */
+static void check_slurm(void)
+{
+    struct ls_wire_map map = {0};
+    struct ls_wire_rendezvous meet;
+    struct ls_keep_world world = uneven(&map, &meet);
+    struct ls_slurm slurm = {.place = LS_SLURM_STEP, .ntasks = 3};
+    struct ls_arena arena = {0};
+    char **list;
+    bool left_out, ok = true;
+    static const char *const local[] = {"0", "1", "0", "2", "3"};
+    tap_ok(ls_hostlist_parse("n1,n[3-4],n0", &slurm.nodes, NULL) == LS_OK, "a list of nodes");
+    ls_keep_variables(&world, 0, &arena, &list, &left_out, NULL);
+    tap_ok(!*value(list, "SLURM_PROCID"), "outside of a step nothing of Slurm's is set");
+    world.slurm = &slurm;
+    for (int r = 0; r < 5; r++) {
+        char rank[8];
+        snprintf(rank, sizeof rank, "%d", r);
+        ls_keep_variables(&world, r, &arena, &list, &left_out, NULL);
+        ok &= !strcmp(value(list, "SLURM_PROCID"), rank) &&
+              !strcmp(value(list, "SLURM_LOCALID"), local[r]) &&
+              !strcmp(value(list, "SLURM_NTASKS"), "5") &&
+              !strcmp(value(list, "SLURM_STEP_NUM_TASKS"), "5") &&
+              !strcmp(value(list, "SLURM_NPROCS"), "5") && ls_keep_has(list, "SLURM_NTASKS=3") &&
+              !ls_keep_has(list, "SLURM_JOB_ID=1") && !ls_keep_is_ours("SLURM_PROCID=0");
+    }
+    tap_ok(ok, "in a step whose tasks have several ranks each rank is a task to Slurm's variables");
+    tap_ok(!strcmp(value(list, "SLURM_STEP_TASKS_PER_NODE"), "1,0(x2),4") &&
+               !strcmp(value(list, "SLURM_TASKS_PER_NODE"), "1,0(x2),4"),
+           "tasks per node, in the order of Slurm's list; got %s",
+           value(list, "SLURM_TASKS_PER_NODE"));
+    ls_wire_map_free(&map);
+    static const int node[] = {0, 1, 0}, one[] = {1, 1, 1};
+    static const char *const host[] = {"n0", "n1", "n0"};
+    static int first[] = {0, 3, 4, 5};
+    ls_wire_map_init(&map, 3, node, one, NULL);
+    meet.first = first;
+    world.host = host;
+    ls_keep_variables(&world, 2, &arena, &list, &left_out, NULL);
+    tap_ok(!*value(list, "SLURM_PROCID") && !strcmp(value(list, "RANK"), "2"),
+           "with one rank in each task they are right as they are, and left alone");
+    ls_hostlist_free(&slurm.nodes);
+    ls_wire_map_free(&map);
+    ls_arena_free(&arena);
 }
 
 static void check_tensorflow(void)
@@ -439,6 +488,7 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     alarm(60); /* a hang is a failure */
     check_numbers();
+    check_slurm();
     check_tensorflow();
     check_leftovers();
     check_paths();

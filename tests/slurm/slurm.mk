@@ -1,6 +1,6 @@
 # Tests on a real Slurm cluster that they start themselves; they skip themselves where Slurm is absent.
 slurm_tests = tests/slurm/test_cluster.py tests/slurm/test_topo.py tests/slurm/test_templates.py \
-	tests/slurm/test_run.py tests/slurm/test_exec.py tests/slurm/test_check.py
+	tests/slurm/test_run.py tests/slurm/test_exec.py tests/slurm/test_frameworks.py tests/slurm/test_check.py
 TESTS += $(slurm_tests)
 # Slurm's own programs cannot load a plugin that needs a sanitizer's run time.
 if !LS_SANITIZE

@@ -12,6 +12,7 @@ import sys
 import time
 
 import cluster
+import frameworks
 import tap
 
 HERE = os.path.join(os.environ.get("srcdir", "."), "tests", "cli")
@@ -81,6 +82,10 @@ def test_layouts(c, scratch):
                    int(d.get("OMP_NUM_THREADS", 0)) >= 1 and
                    d.get("UCX_NUM_PPN") == e["LOCAL_WORLD_SIZE"] for d, e in zip(rules[what], env)),
                f"{what}: the rules were applied to each rank", rules[what])
+        tap.ok(all([e["SLURM_NTASKS"], e["SLURM_STEP_NUM_TASKS"], e["SLURM_PROCID"], e["SLURM_LOCALID"]] ==
+                   [str(n), str(n), e["RANK"], e["LOCAL_RANK"]] for e in env),
+               f"{what}: Slurm's variables say the same of each rank, for programs that read these",
+               [{k: e.get(k) for k in ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "RANK")} for e in env])
         clusters = [json.loads(e["TF_CONFIG"])["cluster"] for e in env]
         ends = clusters[0]["chief"] + clusters[0].get("worker", [])
         tap.ok(all(x == clusters[0] for x in clusters) and len(set(ends)) == n,
@@ -222,6 +227,16 @@ def test_ends(c, scratch):
     result = c.run("srun", "--mpi=none", "-N2", "--mem=100", LOCKSTEP, "exec", "true")
     tap.ok(result.returncode == 125 and "--mpi=pmix" in result.stderr, "without PMIx: what to type",
            result.stderr)
+    # As in an image whose libpmix lacks what Slurm's demands.
+    result = c.run("srun", "--mpi=pmix", "--mem=100", *layout, "env", "PMIX_SECURITY_MODE=munge", LOCKSTEP, "exec",
+                   "true")
+    tap.ok(result.returncode == 125 and "asks for version" in result.stderr and "security by munge" in result.stderr and
+           "container" in result.stderr, "a PMIx module that is missing here: which, and what to do", result.stderr)
+    # The host where somebody typed srun is not where rank 0 is.
+    result = c.run("srun", "--mpi=pmix", "--mem=100", *layout, "env", "SLURM_LAUNCH_NODE_IPADDR=192.0.2.7",
+                   "SLURM_SRUN_COMM_HOST=192.0.2.7", LOCKSTEP, "exec", "--workers-per-task=2", "--", *helper("meet"))
+    tap.ok(result.returncode == 0 and "met [0, 1, 2, 3]" in result.stdout,
+           "ranks meet at rank 0's machine, not at the one that srun was started on", result.stdout, result.stderr)
     result = exec_step(c, layout, "sh", "-c", "echo $RANK; echo x >&2",
                        options=["--label", "--workers-per-task=2"])
     tap.same(sorted(result.stdout.split("\n")[:-1]), [f"[{r}@n{r // 2}] {r}" for r in range(4)],
@@ -299,6 +314,14 @@ def test_env(c):
     tap.ok(result.returncode == 0 and [x[:3] for x in seen] ==
            [[str(r), "4", str(r % 2)] for r in range(4)] and len({x[3] for x in seen}) == 1,
            "env in the tasks of a step", result.stdout, result.stderr)
+    for tasks, per_task in ((1, 2), (2, 2)):
+        n = 2 * tasks * per_task
+        result = exec_step(c, ["-N2", f"--ntasks-per-node={tasks}"], "bash", "-c", f"a=$RANK/$WORLD_SIZE; {line} $a",
+                           options=[f"--workers-per-task={per_task}"])
+        seen = sorted((x.split() for x in result.stdout.splitlines()), key=lambda x: int(x[0]))
+        tap.ok(result.returncode == 0 and [x[0] + "/" + x[1] for x in seen] == [x[4] for x in seen] ==
+               [f"{r}/{n}" for r in range(n)], f"env within exec, {per_task} ranks in each of {2 * tasks} tasks",
+               result.stdout, result.stderr)
     result = c.run("srun", "--mpi=none", "--mem=100", "-N2", "bash", "-c", line)
     tap.ok(result.returncode == 9 and "--mpi=pmix" in result.stderr,
            "without PMIx eval fails, and nobody is a world of one", result.stdout, result.stderr)
@@ -331,17 +354,6 @@ def test_mpi(c, scratch):
            "MPI_Abort ends all ranks with its status", result.returncode, result.stderr)
 
 
-def torch_python():
-    """An interpreter that has PyTorch, or None."""
-    probe = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
-    for python in (os.environ.get("LS_TORCH_PYTHON"), sys.executable,
-                   os.path.expanduser("~/.cache/lockstep-benchmarks/torch/bin/python")):
-        if python and shutil.which(python) and subprocess.run([python, "-c", probe], check=False,
-                                                              capture_output=True).returncode == 0:
-            return python
-    return None
-
-
 def submit(c, script, **extra):
     c.env.update(extra)
     result = c.run("sbatch", "--parsable", "--mem=100", "--exclusive=user", script)
@@ -359,10 +371,9 @@ def wait_text(scratch, name, text, seconds=120):
 
 def test_templates(c, scratch):
     """exec-pytorch saves and is requeued, goes on from there; container-apptainer with a stand-in."""
-    python = torch_python()
+    python = frameworks.find(frameworks.TORCH)
     if not python:
         print("# SKIPPED: the PyTorch and container templates were NOT tried")
-        tap.ok(True, "templates # SKIP found no PyTorch; pip install torch, and set LS_TORCH_PYTHON")
         return
     for name in ("exec-pytorch.py", "exec-pytorch.sbatch", "container-apptainer.sbatch"):
         shutil.copy(os.path.join(os.environ.get("srcdir", "."), "sbatch_templates", name), scratch(name))

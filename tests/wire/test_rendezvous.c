@@ -101,6 +101,53 @@ static void check_same(int n, const char *what)
     tap_ok(freed, "%s: until it is released", what);
 }
 
+/* ---- ports ---- */
+
+/* Binds by a file with this text (NULL: no file) and counts what lies in low..high. */
+static int count_within(const char *text, int low, int high, int n)
+{
+    char path[] = "/tmp/lockstep-test-ports-XXXXXX";
+    int file = mkstemp(path), within = 0, fd[64];
+    if (file < 0 || (text && write(file, text, strlen(text)) < 0))
+        return -1;
+    close(file);
+    if (!text)
+        unlink(path);
+    for (int i = 0; i < n; i++) {
+        uint16_t port = 0;
+        fd[i] = ls_wire_bind_apart(path, &port);
+        within += fd[i] >= 0 && port >= low && port <= high && !can_bind(port);
+    }
+    for (int i = 0; i < n; i++)
+        close(fd[i]);
+    unlink(path);
+    return within;
+}
+
+static void check_ports(void)
+{
+    enum { N = 64 };
+    int low = 0, high = 0;
+    tap_ok(count_within("32768\t60999\n", 61000, 65535, N) == N,
+           "ports lie above the kernel's range");
+    tap_ok(count_within("20000 64900", 10240, 19999, N) == N,
+           "or below it, where there is more room");
+    FILE *f = fopen(LS_WIRE_PORT_RANGE, "re");
+    if (f && fscanf(f, "%9d %9d", &low, &high) == 2) {
+        /* What the kernel chooses itself. */
+        tap_ok(count_within("1024 65535", low, high, N) == N, "or in it, where it is all there is");
+        tap_ok(count_within(NULL, low, high, N) == N, "or if nothing is known of it");
+        for (const char *const *t = (const char *const[]){"", "x y", "5", "60999 32768", "-1 7",
+                                                          "1 99999999999", NULL};
+             *t; t++)
+            tap_ok(count_within(*t, low, high, N) == N, "or if '%s' is what is known", *t);
+    } else {
+        tap_ok(true, "the kernel's own choice # SKIP cannot read " LS_WIRE_PORT_RANGE);
+    }
+    if (f)
+        fclose(f);
+}
+
 static void check_machine(void)
 {
     meet(4, NULL);
@@ -222,6 +269,7 @@ int main(void)
                 -1, 0);
     if (seen == MAP_FAILED)
         return 1;
+    check_ports();
     check_machine();
     check_trouble();
     check_network();
