@@ -234,6 +234,8 @@ int ls_cli_start_step(const struct ls_slurm *slurm, const char *command, char *c
         line[n++] = ls_arena_printf(&arena, "--cpus-per-task=%d", cpus);
     line[n++] = "--cpu-bind=none";
     line[n++] = "--kill-on-bad-exit=0";
+    /* All tasks end together. One that stands still then would keep the step for ever. */
+    line[n++] = "--wait=60";
     line[n++] = exe;
     line[n++] = command;
     for (int i = 1; i < argc; i++)
