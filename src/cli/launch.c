@@ -353,6 +353,8 @@ static const char **write_line(const struct ls_slurm *slurm, const char *command
     line[n++] = "--cpu-bind=none";
     line[n++] = "--kill-on-bad-exit=0";
     line[n++] = "--disable-status"; /* Ctrl-C is for us; srun itself would only print a report */
+    /* All tasks end together. One that stands still then would keep the step for ever. */
+    line[n++] = "--wait=60";
     line[n++] = ls_arena_strdup(arena, exe);
     line[n++] = command;
     for (int i = 1; i < argc; i++)

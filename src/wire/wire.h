@@ -57,8 +57,7 @@ enum ls_status ls_wire_client_open(const char *host, double deadline,
 /* The same for a step of which one process is to speak for all. Rank 0 says after five seconds of an exchange that
  * it waits. If not everyone arrives, the lowest rank that did says so and ends all of them with `code` (PMIx_Abort):
  * the others wait some seconds longer, and so die before it is their turn. On that TIMEOUT the message is empty. Who
- * is missing is not told: Slurm's PMIx answers no PMIx_Get while a fence that collects data is open, and blocks for
- * half a minute, whatever PMIX_TIMEOUT says, where the node's slurmstepd has gone with its last task (22.05.8). */
+ * is missing cannot be found out under Slurm: see README.md. */
 struct ls_wire_teller {
     void (*say)(void *arg, const char *text);
     void *arg;

@@ -170,6 +170,10 @@ def test_layouts(c, scratch):
     result = c.run(*PMIX, "-N1", "-n1", *run, "--set", want.place(), job, ":", "-N2", "-n2", *run,
                    "--set", f"checkpoint.dir={want.folder()}", job)
     want.check(result, 3, "a heterogeneous job")
+    result = c.run(*PMIX, "-N1", "-n1", *run, "--workers-per-task", "2", "--set", want.place(), job, ":", "-N2", "-n2",
+                   *run, "--set", f"checkpoint.dir={want.folder()}", job)
+    want.check(result, 4, "tasks with different numbers of workers")
+    tap.ok("4 ranks: 1 to 2 on each of 3 keepers" in result.stderr, "which is what they say", result.stderr)
 
 
 def test_ledger(c, scratch):
@@ -297,6 +301,11 @@ def test_refusals(c, scratch):
             "task 1 on n1 cannot take part: ", "SLURM_NTASKS=7")
     refused("Slurm and PMIx disagree", on_one("n1", f"SLURM_PROCID=2 {run} {job}", f"{run} {job}"), 4,
             "task 1 on n1 cannot take part: Slurm and PMIx disagree on this rank")
+    with open(scratch("a-file"), "w"):
+        pass
+    refused("a checkpoint directory that is a file", (tap.program(), "run", "--workers-per-task", "2", "--set",
+                                                      f"checkpoint.dir={scratch('a-file')}", job), 1,
+            "rank 0 on n", " failed first: ", "a-file", layout=(*PMIX, "-N2", "--ntasks-per-node=1"))
     data = tap.read(job, "r").replace(scratch.path + "/t", "t")
     os.mkdir(scratch("elsewhere"))
     for place in (scratch("relative.cfg"), scratch("elsewhere", "relative.cfg")):
@@ -371,12 +380,12 @@ def with_worker(scratch, name, script):
 class Step:
     """A long step that trains."""
 
-    def __init__(self, c, scratch, job, *options, layout=("-N4", "--ntasks-per-node=1")):
+    def __init__(self, c, scratch, job, *options, layout=("-N4", "--ntasks-per-node=1"), program=None):
         shutil.rmtree(scratch("long.ckpt"), ignore_errors=True)
         self.c, self.log = c, scratch("step.log")
         with open(self.log, "w") as f:
             self.popen = subprocess.Popen(
-                [*PMIX, *layout, tap.program(), "run", "--set", LONG, *options, job], env=c.env,
+                [*PMIX, *layout, *(program or (tap.program(), "run")), "--set", LONG, *options, job], env=c.env,
                 stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, cwd=scratch.path)
         self.trains = wait_for(lambda: "step 1/" in self.text() or self.popen.poll() is not None,
                                "the step trains")
@@ -412,6 +421,73 @@ def check_fault(c, scratch, what, step, codes, pattern):
     tap.ok(code in codes, f"{what}: exit code {code} is in {codes}", text)
     tap.ok(re.search(pattern, last_line(text)), f"{what}: named last", last_line(text), pattern, text)
     check_clean(c, scratch, what)
+
+
+def job_ids(c):
+    ids = c.run("squeue", "-h", "-n", "lockstep", "-o", "%i").stdout.split()
+    tap.same(len(ids), 1, "one job runs")
+    return ids
+
+
+def speakers(text):
+    return sorted(re.findall(r"^\[(\d+@\w+)\] lockstep: ", text, re.M))
+
+
+def test_faults_without_keeper(c, scratch):
+    """Workers that srun starts: each says who it is. Nothing watches over them but srun."""
+    job = write_job(scratch, "long", train="steps = 8; global_batch = 32; micro_batch = 4; eval_every = 0;")
+    step = Step(c, scratch, job, program=(WORKER,))
+    hit(c, "lockstep-worker", "n2", signal.SIGKILL)
+    code, text = step.end(), step.text()
+    tap.ok(code == 137 and "rank 2 on n2 broke" in text, "without a keeper, a worker is killed: its peers end", code, text)
+    tap.same(speakers(text), ["0@n0", "1@n1", "3@n3"], "and say who they are")
+    check_clean(c, scratch, "without a keeper, a worker is killed")
+
+    step = Step(c, scratch, job, "--set", "recover.hang_kill=2s", program=(WORKER,),
+                layout=("--kill-on-bad-exit=1", "-N4", "--ntasks-per-node=1"))
+    hit(c, "lockstep-worker", "n2", signal.SIGSTOP)
+    code, text = step.end(), step.text()
+    tap.ok(code == 5 and re.search(r"^\[\d@n\d\] lockstep: .*rank 2 on n2 has not arrived after 2", text, re.M),
+           "without a keeper, a worker is stopped: its peers end, and srun ends it", code, text)
+    check_clean(c, scratch, "without a keeper, a worker is stopped")
+
+    other = os.path.join(os.path.dirname(scratch("other", "lockstep")), "lockstep-worker")
+    result = c.run(*PMIX, "-N4", "--ntasks-per-node=1",
+                   *on_one("n2", f"exec {other} --json {job}", f"exec {WORKER} --json {job}"))
+    text = result.stderr
+    tap.ok(result.returncode == 4 and 'rank 2 on n2 differs from 3 others: build is "' in text,
+           "without a keeper, another binary on one node: refused", result.returncode, text)
+    tap.ok(speakers(text) and "\nlockstep: " not in "\n" + text, "by ranks that say who they are", text)
+    records = [json.loads(x) for x in result.stdout.splitlines()]
+    tap.ok(len(records) <= 1 and all((r["status"], r["ranks"]) == ("failed", 4) for r in records),
+           "with one record, of 4 ranks", result.stdout)
+    check_clean(c, scratch, "without a keeper, another binary on one node")
+
+
+class Absent:
+    """A step of which one task cannot start its program; the others wait for it for half a minute. Other tests run
+    beside it."""
+
+    def __init__(self, c, scratch, name, command):
+        self.c, self.log, self.name = c, scratch(name + ".log"), name
+        script = f'if [ "$SLURM_PROCID" = 1 ]; then exec /nonexistent/lockstep; else exec {command}; fi'
+        with open(self.log, "w") as f:
+            self.popen = subprocess.Popen([*PMIX, "-N3", "--ntasks-per-node=1", "sh", "-c", script], env=c.env,
+                                          stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, cwd=scratch.path)
+
+    def text(self):
+        return tap.read(self.log, "r")
+
+    def check(self, codes, words):
+        """Ends with one of these codes; what we say is these lines, once each."""
+        code = self.popen.wait(timeout=120)
+        lines = re.findall(r"^lockstep: (.*)$", self.text(), re.M)
+        tap.ok(code in codes, f"{self.name}: exit code {code} is in {codes}", self.text())
+        tap.ok(len(lines) == len(words) and all(w in x for w, x in zip(words, lines)),
+               f"{self.name}: one task speaks", self.text())
+
+
+WAITING, GAVE_UP = "waiting for the others: not all of 3 ranks", "not all of them arrived within 30 s"
 
 
 def test_faults(c, scratch):
@@ -450,10 +526,31 @@ def test_faults(c, scratch):
         tap.run("run", "-n", "2", "--resume", "never", "--set", f"checkpoint.dir={scratch(what)}", job, env=c.env)
         check_fault(c, scratch, what, step, [1, 137], rf"^lockstep: keeper {keeper} on n{keeper} is gone")
 
+    # No word of Slurm's ends a task that stands still, and with it the step, unless srun is told when to.
+    step = Step(c, scratch, job, layout=("--wait=5", "-N4", "--ntasks-per-node=1"))
+    hit(c, "lockstep", "n1", signal.SIGSTOP)
+    code, text = step.end(), step.text()
+    tap.ok(code not in (0, None), "a keeper is stopped: the step ends, and not with 0", code)
+    tap.ok("lockstep: keeper 1 on n1 is gone: it has said nothing" in text, "a keeper is stopped: named", text)
+    # Like a killed one, it leaves the files of its PMIx server to the next keeper.
+    tap.run("run", "-n", "2", "--resume", "never", "--set", f"checkpoint.dir={scratch('stopped')}", job, env=c.env)
+    check_clean(c, scratch, "a keeper is stopped")
+
+    # A save takes long where a rank stands still; what comes meanwhile must not end it, and must count.
     step = Step(c, scratch, job)
-    ids = c.run("squeue", "-h", "-n", "lockstep", "-o", "%i").stdout.split()
-    tap.same(len(ids), 1, "one job runs")
-    c.run("scancel", *ids)
+    hit(c, "lockstep-worker", "n1", signal.SIGSTOP)
+    ids = job_ids(c)
+    c.run("scancel", "--signal=USR1", *ids)
+    c.run("scancel", "--signal=TERM", *ids)
+    hit(c, "lockstep-worker", "n1", signal.SIGCONT)
+    code = step.end()
+    tap.ok(code == 143 and "saving" in step.text() and "second signal" not in step.text() and
+           has_checkpoint(scratch("long.ckpt")), "SIGTERM behind SIGUSR1: saved, and no wish to come back", code,
+           step.text())
+    check_clean(c, scratch, "SIGTERM behind SIGUSR1")
+
+    step = Step(c, scratch, job)
+    c.run("scancel", *job_ids(c))
     code = step.end()
     tap.ok(code not in (0, None), "scancel: the step ends, and not with 0", code)
     tap.ok("on signal 15; saving" in step.text() and has_checkpoint(scratch("long.ckpt")),
@@ -524,14 +621,24 @@ def main():
             c.env["PATH"] = HERE + ":" + c.env["PATH"]
             c.env["TMPDIR"] = scratch("tmp")
             limit = TimeLimit(c, scratch)
+            job = write_job(scratch, "absent", train="steps = 8; global_batch = 32; micro_batch = 4;")
+            absent = Absent(c, scratch, "a task that cannot start", f"{tap.program()} run {job}")
+            direct = Absent(c, scratch, "a worker that cannot start", f"{WORKER} {job}")
+            ended = Absent(c, scratch, "SIGTERM while tasks wait", f"{tap.program()} run {job}")
+            wait_for(lambda: "waiting for the others" in ended.text(), "the first task says that it waits")
+            ended.popen.send_signal(signal.SIGTERM)  # srun passes it on
+            ended.check((143, 137, 15), [WAITING])
             test_layouts(c, scratch)
             test_ledger(c, scratch)
             test_without_keeper(c, scratch)
             test_allocations(c, scratch)
             test_few_micro_batches(c, scratch)
             limit.check()
+            absent.check((5,), [WAITING, GAVE_UP])
+            direct.check((5,), [WAITING, GAVE_UP])
             check_clean(c, scratch, "all layouts")
             test_refusals(c, scratch)
+            test_faults_without_keeper(c, scratch)
             test_faults(c, scratch)
         with cluster.Cluster(scratch, "--spank=no", "--nodes=2") as c:
             test_without_plugin(c, scratch)
