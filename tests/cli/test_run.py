@@ -266,6 +266,26 @@ def test_worlds_of_one(scratch):
         tap.same(result.returncode, 0, f"one process of {launcher} trains")
 
 
+def test_other_data(scratch):
+    """Two ranks that find different files under the same names, as on a node with a copy of its own."""
+    job = tap.read(write_job(scratch, "data", train="steps = 2; global_batch = 32;"), "r")
+    worker = os.path.join(os.path.dirname(os.path.abspath(tap.program())), "lockstep-worker")
+    for what, n, seed, code in (("the same", 512, 1, 0), ("other", 512, 5, 4), ("more", 520, 1, 4)):
+        for rank, (size, draw) in enumerate(((512, 1), (n, seed))):
+            folder = scratch(f"{what}-{rank}")
+            os.mkdir(folder)
+            with open(os.path.join(folder, "data.cfg"), "w") as f:
+                f.write(job.replace(scratch.path + "/t", "t").replace(scratch.path, f"{scratch.path}/{what}-0"))
+            tap.make_set(os.path.join(folder, "train"), size, seed=draw)
+            tap.make_set(os.path.join(folder, "test"), 100, seed=2)
+        result = tap.run("exec", "-n", "2", "--", "sh", "-c", f'cd "{scratch.path}/{what}-$RANK" && exec "$0" data.cfg',
+                         worker)
+        tap.same(result.returncode, code, f"two ranks with {what} data: exit {code}")
+        tap.ok(code == 0 or (f"train-images: rank 1 on {os.uname().nodename} found {n} samples" in result.stderr and
+                             "rank 0 on " in result.stderr and "give all nodes the same file" in result.stderr),
+               f"two ranks with {what} data: says so", result.stderr)
+
+
 def test_fewer_cpus(scratch):
     """Slurm granted CPUs that this task may not use: a warning, and it trains."""
     job = write_job(scratch, "fewer", train="steps = 2; global_batch = 32;")
@@ -299,6 +319,7 @@ def main():
         test_bad_places(scratch)
         test_diverged(scratch)
         test_worlds_of_one(scratch)
+        test_other_data(scratch)
         test_fewer_cpus(scratch)
     tap.done()
 
