@@ -499,7 +499,7 @@ static void test_late(void)
 /* slurmstepd may open every GPU, and its task, in a cgroup, only the second one: CUDA's number 0 is that. */
 static void test_devices(void)
 {
-    char first[512];
+    char first[512], dev[512], gone[512];
     store("/proc/driver/nvidia/gpus/0000:23:00.0/information", "Device Minor: \t 0\n");
     store("/proc/driver/nvidia/gpus/0000:43:00.0/information", "Device Minor: \t 1\n");
     store("/dev/nvidia0", "");
@@ -509,9 +509,13 @@ static void test_devices(void)
     fake_setenv(fake, "CUDA_VISIBLE_DEVICES=0");
     hook(POST_OPT, 0, NULL);
     snprintf(first, sizeof first, "%s/dev/nvidia0", root);
+    snprintf(dev, sizeof dev, "%s/dev", root);
+    snprintf(gone, sizeof gone, "%s/gone", root);
     unlink(first);
+    rename(dev, gone); /* as in the mount namespace of a container */
     tap_ok(hook(TASK, 0, NULL) == 0 && fake_said(fake, "GPUs 0000:43:00.0;"),
-           "the GPU is the one that the task may open: %s", fake->log);
+           "the GPU is the one that the task may open, of the node's devices: %s", fake->log);
+    rename(gone, dev);
     close_plugin();
 }
 
