@@ -152,7 +152,11 @@ def test_no_way(c):
             tap.ok("this step has none" in got[1], f"no way installed, {need}: salloc's step says so", got)
             tap.same(gpus(srun(c, "--lockstep-gpus=2", "--gpus-per-node=2")), (0, "0,1"),
                      f"no way installed, {need}: --gpus-per-node is one")
-    tap.same(gpus(srun(c, "--gpus-per-node=1")), (0, "0"), "which needs no option")
+    for what, got in (("srun", srun(c, "--gpus-per-node=1")), ("sbatch", batch(c, "--gpus-per-node=1")),
+                      ("an #SBATCH line", batch(c, lines=["--gpus-per-node=1"])),
+                      ("a step of it", batch(c, lines=["--gpus-per-node=1"], script=f"srun sh -c '{SHOW}'")),
+                      ("salloc", salloc(c, "--gpus-per-node=1"))):
+        tap.same(gpus(got), (0, "0"), f"which needs no option: {what}")
     tap.same(drained(c), "", "no way installed: all nodes are in service")
 
 
