@@ -81,6 +81,7 @@ struct ls_spank {
     struct ls_error err; /* the first failure; message "" if there is none */
     /* In slurmstepd, read before any task: */
     struct ls_topo_machine *machine;
+    int dev; /* descriptor of its /dev; -1: none */
     struct ls_topo_site site;
     struct ls_arena arena;
     const char **site_keys;

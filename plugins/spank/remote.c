@@ -7,6 +7,7 @@
 #include "spank/plugin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,9 @@ static enum ls_status read_machine(struct ls_spank *self, struct ls_error *err)
     if (!self->machine)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory for the description of this node");
     LS_TRY(ls_topo_read(self->args.root, self->machine, err));
+    char path[1200];
+    snprintf(path, sizeof path, "%s/dev", self->args.root);
+    self->dev = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC); /* a stored tree may have none */
     return read_site_keys(self, err);
 }
 
@@ -179,7 +183,7 @@ static enum ls_status decide(struct ls_spank *self, spank_t sp, struct place *p,
 {
     struct ls_topo_machine *m = self->machine;
     /* The machine was read by slurmstepd, whose devices, CPUs and limits are not the task's. */
-    ls_topo_refresh(self->args.root, m);
+    ls_topo_refresh(self->dev, m);
     ls_spank_foresee_limits(sp, &m->limits);
     struct ls_topo_request request = {
         .machine = m,

@@ -5,6 +5,7 @@
 #include "spank/plugin.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 SPANK_PLUGIN(lockstep, 1)
 
@@ -14,7 +15,7 @@ extern const int slurm_spank_init_failure_mode;
 const int slurm_spank_init_failure_mode = ESPANK_JOB_FAILURE;
 #endif
 
-struct ls_spank ls_spank_self;
+struct ls_spank ls_spank_self = {.dev = -1};
 
 int slurm_spank_init(spank_t sp, int argc, char **argv)
 {
@@ -81,7 +82,8 @@ int slurm_spank_exit(spank_t sp, int argc, char **argv)
 void ls_spank_load(struct ls_spank *self, int argc, char **argv)
 {
     ls_spank_free(self);
-    *self = (struct ls_spank){.args = ls_spank_args_default, .site = ls_topo_site_default};
+    *self =
+        (struct ls_spank){.args = ls_spank_args_default, .site = ls_topo_site_default, .dev = -1};
     self->loaded = ls_spank_args_parse(argc, argv, &self->args, &self->err) == LS_OK;
 }
 
@@ -104,6 +106,9 @@ void ls_spank_free(struct ls_spank *self)
 {
     free(self->machine);
     self->machine = NULL;
+    if (self->dev >= 0)
+        close(self->dev);
+    self->dev = -1;
     self->site_keys = NULL;
     ls_arena_free(&self->arena);
 }

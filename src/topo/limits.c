@@ -126,9 +126,13 @@ static int64_t *limit_at(struct ls_topo_limits *limits, int i)
 
 void ls_topo_own_limits(struct ls_topo_limits *limits)
 {
-    struct statvfs shm;
     for (int i = 0; i < TABLE; i++)
         *limit_at(limits, i) = of_process(table[i].resource);
+}
+
+static void own_shm(struct ls_topo_limits *limits)
+{
+    struct statvfs shm;
     limits->shm_bytes = limits->shm_free = limits->shm_files = UNKNOWN;
     if (statvfs("/dev/shm", &shm) == 0) {
         limits->shm_bytes = (int64_t)(shm.f_blocks * shm.f_frsize);
@@ -145,6 +149,7 @@ void ls_topo_read_limits(struct ls_sys *sys, struct ls_topo_machine *machine)
     limits->memory_bytes = memory(sys);
     if (!*sys->root) {
         ls_topo_own_limits(limits);
+        own_shm(limits);
         return;
     }
     ls_sys_read(sys, text, sizeof text, "proc/self/limits");

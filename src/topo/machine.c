@@ -35,9 +35,9 @@ enum ls_status ls_topo_read_recorded(const char *root, struct ls_topo_machine *m
     return LS_OK;
 }
 
-void ls_topo_refresh(const char *root, struct ls_topo_machine *machine)
+void ls_topo_refresh(int dev, struct ls_topo_machine *machine)
 {
-    struct ls_sys sys = {.root = root, .left = LS_SYS_CALLS};
+    struct ls_sys sys = {.root = "", .dev = &dev, .left = LS_SYS_CALLS};
     ls_topo_open_gpus(&sys, machine);
     ls_topo_open_nics(&sys, machine);
     if (sched_getaffinity(0, sizeof machine->allowed, &machine->allowed) != 0)

@@ -147,9 +147,10 @@ struct ls_topo_machine {
 enum ls_status ls_topo_read(const char *root, struct ls_topo_machine *machine,
                             struct ls_error *err);
 /* Looks again at what belongs to a process and not to the node: which devices it may open (its cgroup), its
- * CPUs and limits. For a process that inherits a machine which another one has read, as Slurm's tasks do. `root`
- * is that of the devices; CPUs and limits are always the caller's. */
-void ls_topo_refresh(const char *root, struct ls_topo_machine *machine);
+ * CPUs, and its limits of memlock, nofile, stack and nproc. For a process that inherits a machine which another one
+ * has read, as Slurm's tasks do. `dev` is a descriptor of the node's /dev, opened when that was read: the path may
+ * lead into another mount namespace by now. CPUs and limits are always the caller's. */
+void ls_topo_refresh(int dev, struct ls_topo_machine *machine);
 /* Pure. GPU g against NIC n, or two PCI chains. */
 enum ls_topo_distance ls_topo_distance(const struct ls_topo_pci *a, const struct ls_topo_pci *b);
 const char *ls_topo_distance_name(enum ls_topo_distance d);

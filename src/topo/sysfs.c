@@ -121,8 +121,12 @@ bool ls_sys_openable(struct ls_sys *sys, const char *fmt, ...)
     char path[PATH_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    bool is = make_path(sys, path, fmt, ap) && access(path, R_OK | W_OK) == 0;
+    bool is = make_path(sys, path, fmt, ap);
     va_end(ap);
+    if (is && sys->dev)
+        is = faccessat(*sys->dev, path + strlen(sys->root) + strlen("/dev/"), R_OK | W_OK, 0) == 0;
+    else
+        is = is && access(path, R_OK | W_OK) == 0;
     if (is)
         record(sys, LS_SYS_NODE, path, "");
     return is;

@@ -17,9 +17,10 @@ enum {
 enum ls_sys_kind { LS_SYS_FILE, LS_SYS_LINK, LS_SYS_DIR, LS_SYS_NODE };
 typedef void ls_sys_record(void *user, enum ls_sys_kind kind, const char *path, const char *text);
 struct ls_sys {
-    const char *root;           /* "" is this machine */
-    int left;                   /* calls */
-    int left_out;               /* devices that found no room */
+    const char *root; /* "" is this machine */
+    const int *dev;   /* descriptor of its dev, where its path may lead elsewhere by now; NULL */
+    int left;         /* calls */
+    int left_out;     /* devices that found no room */
     char (*names)[LS_SYS_NAME]; /* [LS_SYS_NAMES], room for ls_sys_list */
     ls_sys_record *record;      /* NULL mostly; `path` is below the root */
     void *user;
@@ -61,7 +62,7 @@ void ls_topo_read_nics(struct ls_sys *sys, struct ls_topo_machine *machine);
 void ls_topo_read_ifaces(struct ls_sys *sys, struct ls_topo_machine *machine);
 void ls_topo_open_gpus(struct ls_sys *sys, struct ls_topo_machine *machine);
 void ls_topo_open_nics(struct ls_sys *sys, struct ls_topo_machine *machine);
-/* Of this process. */
+/* Of this process: memlock, nofile, stack, nproc. */
 void ls_topo_own_limits(struct ls_topo_limits *limits);
 void ls_topo_read_limits(struct ls_sys *sys, struct ls_topo_machine *machine);
 

@@ -152,7 +152,11 @@ def test_no_way(c):
             tap.ok("this step has none" in got[1], f"no way installed, {need}: salloc's step says so", got)
             tap.same(gpus(srun(c, "--lockstep-gpus=2", "--gpus-per-node=2")), (0, "0,1"),
                      f"no way installed, {need}: --gpus-per-node is one")
-    tap.same(gpus(srun(c, "--gpus-per-node=1")), (0, "0"), "which needs no option")
+    for what, got in (("srun", srun(c, "--gpus-per-node=1")), ("sbatch", batch(c, "--gpus-per-node=1")),
+                      ("an #SBATCH line", batch(c, lines=["--gpus-per-node=1"])),
+                      ("a step of it", batch(c, lines=["--gpus-per-node=1"], script=f"srun sh -c '{SHOW}'")),
+                      ("salloc", salloc(c, "--gpus-per-node=1"))):
+        tap.same(gpus(got), (0, "0"), f"which needs no option: {what}")
     tap.same(drained(c), "", "no way installed: all nodes are in service")
 
 
@@ -413,23 +417,40 @@ def mixed_installs(c):
     tap.same((c.run("srun", "-N4", "true").returncode, drained(c)), (0, ""), "and the cluster works")
 
 
+def store(root, files):
+    for name, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+        with open(os.path.join(root, name), "w") as f:
+            f.write(text)
+
+
 def test_order(c):
     """Before or after a plugin that hides the machine's files from the task: the decisions are the same."""
-    said = []
-    ours, hide = f"optional {SPANK}\n", f"optional {HIDE}\n"
-    for text in (ours, ours + hide, hide + ours):
-        with plugstack(c, text):
-            r = c.run("srun", "-N1", "-w", "n0", "--lockstep-explain", "sh", "-c",
-                      "ls /sys | wc -l; ls /etc | wc -l")
-        said.append((r.returncode, [l for l in r.stderr.splitlines() if "lockstep:" in l],
-                     r.stdout.split() == ["0", "0"], r.stderr))
-    if any("hide_files: not allowed" in s[3] for s in said):
-        print("# WARNING: mount namespaces are not allowed here: the order of plugins is NOT tested")
-        return
-    tap.same([s[2] for s in said], [False, True, True], "a plugin hides the files of the machine")
-    tap.ok(said[0][0] == 0 and len(said[0][1]) > 10, "decisions without it", said[0])
-    for i, what in ((1, "after"), (2, "before")):
-        tap.same(said[i][:2], said[0][:2], f"the same with that plugin {what} ours")
+    tree = c.scratch("machine")
+    store(tree, {"sys/devices/system/cpu/online": "0-3\n", "proc/meminfo": "MemTotal: 16777216 kB\n",
+                 "etc/nccl.conf": "NCCL_DEBUG=INFO\n", "dev/nvidia0": "", "dev/nvidia1": "",
+                 **{f"proc/driver/nvidia/gpus/0000:{bus}:00.0/information": f"Device Minor: {minor}\n"
+                    for minor, bus in ((0, "23"), (1, "43"))}})
+    show = "for d; do ls $d | wc -l; done"
+    for what, root, folders, gpu in (
+            ("this machine", "", ["/sys", "/etc", "/dev"], "GPUs none"),
+            ("a stored one", f"root={tree}", [f"{tree}/{d}" for d in ("sys", "proc", "etc", "dev")],
+             "GPUs 0000:23:00.0 0000:43:00.0")):
+        said = []
+        ours, hide = f"required {SPANK} {root}\n", f"optional {HIDE} {' '.join(folders)}\n"
+        for text in (ours, ours + hide, hide + ours):
+            with plugstack(c, text):
+                r = c.run("srun", "-N1", "-w", "n0", "--gpus-per-node=2", "--lockstep-explain", "sh", "-c", show,
+                          "-", *folders)
+            said.append((r.returncode, [l for l in r.stderr.splitlines() if "lockstep:" in l],
+                         set(r.stdout.split()) == {"0"}, r.stderr))
+        if any("hide_files: not allowed" in s[3] for s in said):
+            print("# WARNING: mount namespaces are not allowed here: the order of plugins is NOT tested")
+            return
+        tap.same([s[2] for s in said], [False, True, True], f"{what}: a plugin hides the files of the machine")
+        tap.ok(said[0][0] == 0 and len(said[0][1]) > 10 and gpu in said[0][3], f"{what}: decisions without it", said[0])
+        for i, place in ((1, "after"), (2, "before")):
+            tap.same(said[i][:2], said[0][:2], f"{what}: the same with that plugin {place} ours")
 
 
 def traced(c, text, step):
@@ -474,7 +495,7 @@ def test_live_trace(c):
     # Numbers of processes differ from run to run, and so does how much of the task's program is traced.
     more = {re.sub(r"\d+", "N", f) for f in having[1]} - {re.sub(r"\d+", "N", f) for f in without[1]}
     tap.same(sorted(f for f in more if f.startswith("/") and f != re.sub(r"\d+", "N", SPANK) and
-                    not f.startswith(("/sys/", "/proc/", "/dev/", "/etc/", "/lib", "/usr/lib/locale/"))
+                    not (f + "/").startswith(("/sys/", "/proc/", "/dev/", "/etc/", "/lib", "/usr/lib/locale/"))
                     and c.folder not in f and not f.startswith(re.sub(r"\d+", "N", c.folder))),
              [], f"and {len(more)} files, all of the machine's own or the site's")
 

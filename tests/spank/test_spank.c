@@ -499,7 +499,7 @@ static void test_late(void)
 /* slurmstepd may open every GPU, and its task, in a cgroup, only the second one: CUDA's number 0 is that. */
 static void test_devices(void)
 {
-    char first[512];
+    char first[512], dev[512], gone[512];
     store("/proc/driver/nvidia/gpus/0000:23:00.0/information", "Device Minor: \t 0\n");
     store("/proc/driver/nvidia/gpus/0000:43:00.0/information", "Device Minor: \t 1\n");
     store("/dev/nvidia0", "");
@@ -509,10 +509,50 @@ static void test_devices(void)
     fake_setenv(fake, "CUDA_VISIBLE_DEVICES=0");
     hook(POST_OPT, 0, NULL);
     snprintf(first, sizeof first, "%s/dev/nvidia0", root);
+    snprintf(dev, sizeof dev, "%s/dev", root);
+    snprintf(gone, sizeof gone, "%s/gone", root);
     unlink(first);
+    rename(dev, gone); /* as in the mount namespace of a container */
     tap_ok(hook(TASK, 0, NULL) == 0 && fake_said(fake, "GPUs 0000:43:00.0;"),
-           "the GPU is the one that the task may open: %s", fake->log);
+           "the GPU is the one that the task may open, of the node's devices: %s", fake->log);
+    rename(gone, dev);
     close_plugin();
+}
+
+/* Two tasks, neither of which has a CPU near its GPU. */
+static void test_notes(void)
+{
+    struct rlimit old, low;
+    char device[512];
+    snprintf(device, sizeof device, "%s/sys/bus/pci/devices/0000:43:00.0", root);
+    store("/sys/devices/pci0000:40/0000:43:00.0/local_cpulist", "1000-1003\n");
+    store("/sys/devices/pci0000:40/0000:43:00.0/numa_node", "3\n");
+    store("/sys/bus/pci/devices/x", "");
+    if (symlink("../../../devices/pci0000:40/0000:43:00.0", device) != 0)
+        tap_note("%s: not linked", device);
+    getrlimit(RLIMIT_NOFILE, &old);
+    low = (struct rlimit){64, old.rlim_max};
+    for (int local = 0; local < 2; local++) {
+        start(S_CTX_REMOTE, ARGS(root_arg));
+        fake->local = local;
+        fake->rank = (uint32_t)local;
+        fake->ntasks = fake->local_ntasks = 2;
+        fake_setenv(fake, "SLURM_JOB_ID=41");
+        fake_setenv(fake, "CUDA_VISIBLE_DEVICES=0"); /* as --gpus-per-task does */
+        fake_setenv(fake, "SLURM_GPUS_ON_NODE=2");
+        hook(POST_OPT, 0, NULL);
+        setrlimit(RLIMIT_NOFILE, &low);
+        int rc = hook(TASK, 0, NULL);
+        setrlimit(RLIMIT_NOFILE, &old);
+        tap_ok(rc == 0 && fake_said(fake, "at most 64 open files") == (local == 0),
+               "what is of the node is said by the first task only: task %d", local);
+        char mine[64];
+        snprintf(mine, sizeof mine, "lockstep: rank %d: no CPU of this task (", local);
+        tap_ok(fake_said(fake, mine) &&
+                   fake_said(fake, "is near its GPU 0000:43:00.0 (NUMA node 3)"),
+               "what is of the task by itself: %s", fake->log);
+        close_plugin();
+    }
 }
 
 static void test_explain(void)
@@ -703,7 +743,8 @@ int main(void)
     test_limits();
     test_propagated_limits();
     test_environment();
-    test_devices(); /* the last one: the node keeps its GPUs */
+    test_devices(); /* from here on the node has GPUs */
+    test_notes();
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", root);
     if (system(command) != 0)
