@@ -5,6 +5,7 @@
 #include "cli/check_print.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "topo/host.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -110,8 +111,10 @@ static bool prepare(struct checker *c)
     if (ls_cli_ask_slurm(&c->slurm, &c->problem) != LS_OK)
         x->slurm_problem = c->problem.message;
     c->machine = calloc(1, sizeof *c->machine);
-    if (c->machine && ls_topo_read("", c->machine, NULL) == LS_OK)
+    if (c->machine && ls_topo_read("", c->machine, NULL) == LS_OK) {
+        c->machine->ucx = ls_topo_host_ucx(read_env, NULL);
         x->machine = c->machine;
+    }
     if (c->options.path)
         read_job(c);
     x->out_dir = c->job ? c->job->checkpoint.dir : ".";

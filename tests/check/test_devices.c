@@ -1,5 +1,6 @@
 /* The checks of GPUs and NICs on the stored machines of tests/topo/trees, and on a libnvidia-ml of three GPUs that
  * exist nowhere (tests/topo/fake_nvml.c). */
+#include "comm/comm.h"
 #include "tests/check/local.h"
 #include "tests/topo/machines.h"
 
@@ -90,6 +91,23 @@ static void test_tree_faults(void)
         node->nic[i].port[0].ngid = 0;
     expect("no address is left", "ib.gid",
            "fail: mlx5_bond_0 none of its 0 GIDs is | fail: mlx5_bond_1 none of its 0 GIDs is");
+}
+
+static void test_ucx_module(void)
+{
+    static const char *const trees[] = {"dgx", "tcp"};
+    for (int i = 0; i < 2; i++)
+        for (int ucx = LS_TOPO_UCX_UNKNOWN; ucx <= LS_TOPO_UCX_IB; ucx++) {
+            char want[128];
+            see_tree(trees[i]);
+            node->ucx = (enum ls_topo_ucx)ucx;
+            snprintf(want, sizeof want, "%sF %s",
+                     i == 0 && ucx == LS_TOPO_UCX_NO_IB
+                         ? "warn: mlx5_0 UCX will use TCP beside this active port | "
+                         : "",
+                     ls_comm_ucx_version());
+            expect("UCX and its InfiniBand module", "ver.ucx", want);
+        }
 }
 
 /* ---- NVML ---- */
@@ -420,6 +438,7 @@ int main(void)
     test_trees();
     test_cgroup();
     test_tree_faults();
+    test_ucx_module();
     test_nvml();
     test_own();
     test_link_errors();
