@@ -44,8 +44,15 @@ void ls_check_pmix_version(struct ls_check_out *out, const struct ls_check_conte
 
 void ls_check_ucx_version(struct ls_check_out *out, const struct ls_check_context *context)
 {
-    (void)context;
+    const struct ls_topo_machine *m = context->machine;
     ls_check_fact(out, "%s", ls_comm_ucx_version());
+    for (int i = 0; m && m->ucx == LS_TOPO_UCX_NO_IB && i < m->nnic; i++)
+        if (m->nic[i].class == LS_TOPO_NIC_COMPUTE) {
+            ls_check_say(out, LS_CHECK_WARN, m->nic[i].name, "UCX's module libuct_ib.so",
+                         "install a UCX that was built with rdma-core",
+                         "UCX will use TCP beside this active port");
+            return;
+        }
 }
 
 /* The library that a program of this node would load. */

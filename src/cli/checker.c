@@ -6,6 +6,7 @@
 #include "cli/check_print.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "topo/host.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -44,6 +45,8 @@ static int read_machine(void *arg)
     struct checker *c = arg;
     struct ls_error err = {0};
     enum ls_status status = ls_topo_read("", c->machine, &err);
+    if (status == LS_OK)
+        c->machine->ucx = ls_topo_host_ucx(read_env, NULL);
     fputs(err.message, stdout);
     return status != LS_OK;
 }

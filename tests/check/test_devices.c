@@ -1,5 +1,6 @@
 /* The checks of GPUs and NICs on the stored machines of tests/topo/trees, and on a libnvidia-ml of three GPUs that
  * exist nowhere (tests/topo/fake_nvml.c). */
+#include "comm/comm.h"
 #include "tests/check/local.h"
 #include "tests/topo/machines.h"
 
@@ -168,6 +169,23 @@ static void test_two_trees(void)
     strcpy(node->nic[0].name, "mlx5_7");
     see_both(&list, fact, 1);
     compare_both("as many devices, and one of them another", &list, fact, "warn 1");
+}
+
+static void test_ucx_module(void)
+{
+    static const char *const trees[] = {"dgx", "tcp"};
+    for (int i = 0; i < 2; i++)
+        for (int ucx = LS_TOPO_UCX_UNKNOWN; ucx <= LS_TOPO_UCX_IB; ucx++) {
+            char want[128];
+            see_tree(trees[i]);
+            node->ucx = (enum ls_topo_ucx)ucx;
+            snprintf(want, sizeof want, "%sF %s",
+                     i == 0 && ucx == LS_TOPO_UCX_NO_IB
+                         ? "warn: mlx5_0 UCX will use TCP beside this active port | "
+                         : "",
+                     ls_comm_ucx_version());
+            expect("UCX and its InfiniBand module", "ver.ucx", want);
+        }
 }
 
 /* ---- NVML ---- */
@@ -577,6 +595,7 @@ int main(void)
     test_cgroup();
     test_tree_faults();
     test_two_trees();
+    test_ucx_module();
     test_nvml();
     test_own();
     test_link_errors();

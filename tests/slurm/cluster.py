@@ -64,7 +64,7 @@ def obstacles(*options):
     """Why this machine cannot start a cluster with these options, in one line; "" where it can."""
     r = subprocess.run([CLUSTER, "can-start", *options], stdin=subprocess.DEVNULL, capture_output=True,
                        text=True, check=False)
-    return "" if r.returncode == 0 else "; ".join((r.stdout + r.stderr).splitlines())
+    return "" if r.returncode == 0 else "; ".join((r.stdout or r.stderr).splitlines())
 
 
 def skip_without_slurm():

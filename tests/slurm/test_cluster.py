@@ -168,7 +168,8 @@ def test_usage(scratch):
                              (["start", "--nodes=0"], 1, "at least one node"),
                              (["start", "--nodes=x"], 1, "'x'"), (["start", "--fast"], 1, "--fast"),
                              (["start", "--conf=/absent"], 1, "/absent"),
-                             (["start", "--hold=tight"], 1, "--hold=tight")):
+                             (["start", "--hold=tight"], 1, "--hold=tight"),
+                             (["can-start"], 0, ""), (["can-start", "--nods=1"], 1, "--nods=1")):
         r = c.control(*args)
         tap.ok(r.returncode == code and text in r.stdout + r.stderr,
                f"cluster {' '.join(args)}: {code}", r.returncode, r.stdout, r.stderr)
