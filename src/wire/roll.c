@@ -116,9 +116,10 @@ static const char *node_of(const char *nspace, int rank, char out[static 256])
     pmix_proc_t proc;
     pmix_value_t *v = NULL;
     PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
-    bool known = PMIx_Get(&proc, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v &&
-                 v->type == PMIX_STRING && v->data.string;
-    snprintf(out, 256, "%s", known ? v->data.string : "");
+    out[0] = '\0';
+    if (PMIx_Get(&proc, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v &&
+        v->type == PMIX_STRING && v->data.string)
+        snprintf(out, 256, "%s", v->data.string);
     if (v)
         PMIX_VALUE_RELEASE(v);
     return out;
