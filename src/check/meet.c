@@ -122,8 +122,10 @@ static enum ls_status share_second(struct meeting *m, struct ls_error *err)
 static void give_up(struct meeting *m, enum ls_status status, bool found, struct ls_error *err)
 {
     const char *advice =
-        "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
-        "allocation; other tasks' messages may say more";
+        status == LS_ERR_TIMEOUT
+            ? "see what srun says about each task; one that hangs says so itself when it gives up"
+            : "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
+              "allocation; other tasks' messages may say more";
     if (!found)
         ls_check_pack(&m->own, "env.pmix",
                       status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL, "", err->message,
@@ -131,13 +133,38 @@ static void give_up(struct meeting *m, enum ls_status status, bool found, struct
     ls_check_frame_send(m->fd, LS_CHECK_NO_PEERS, m->own.data ? m->own.data : "", m->own.len, NULL);
 }
 
+static void tell_absent(void *arg, int rank, const char *node)
+{
+    struct meeting *m = arg;
+    char text[512];
+    int n =
+        snprintf(text, sizeof text, "%d %s\nhas not come within %.0f s", rank, node, MEET_DEADLINE);
+    if (n > 0 && n < (int)sizeof text)
+        ls_check_frame_send(m->fd, LS_CHECK_MISSING, text, (size_t)n, NULL);
+}
+
+static void tell_silent(void *arg, int rank, const char *node)
+{
+    struct meeting *m = arg;
+    (void)rank, (void)node; /* what is said of it comes as the error does */
+    ls_check_frame_send(m->fd, LS_CHECK_SILENT, "", 0, NULL);
+}
+
+/* All tasks, or an error and those that have not come by name. */
+static enum ls_status come_together(struct meeting *m, struct ls_error *err)
+{
+    const struct ls_wire_roll roll = {.absent = tell_absent, .silent = tell_silent, .arg = m};
+    LS_TRY(ls_check_frame_doing(m->fd, "env.pmix starting PMIx, and meeting the other tasks", err));
+    LS_TRY(ls_wire_roll_call(MEET_DEADLINE, &roll, err));
+    return ls_wire_client_open(m->context->host, MEET_DEADLINE, &m->client, err);
+}
+
 int ls_check_meet(const struct ls_check_context *context, int fd)
 {
     struct meeting m = {.context = context, .fd = fd};
     struct ls_error err = {0};
     ls_buf_init(&m.own, (size_t)1 << 20);
-    ls_check_frame_doing(fd, "env.pmix starting PMIx, and meeting the other tasks", NULL);
-    enum ls_status status = ls_wire_client_open(context->host, MEET_DEADLINE, &m.client, &err);
+    enum ls_status status = come_together(&m, &err);
     if (status == LS_OK) {
         compare_pmix(&m);
         ls_check_frame_doing(fd, "env.pmix waiting for the first answers of all", NULL);
@@ -156,5 +183,6 @@ int ls_check_meet(const struct ls_check_context *context, int fd)
     free(m.nfirst);
     ls_buf_free(&m.own);
     ls_wire_client_close(m.client);
+    ls_wire_roll_end();
     return status != LS_OK;
 }

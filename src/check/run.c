@@ -277,6 +277,9 @@ static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
     case LS_CHECK_DOING:
         begin_doing(r, data);
         break;
+    case LS_CHECK_SILENT:
+        r->report->first = 1;
+        break;
     case LS_CHECK_MISSING:
         status = note_missing(r, data, err);
         break;

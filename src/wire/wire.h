@@ -70,6 +70,18 @@ enum ls_status ls_wire_client_open_telling(const char *host, double deadline,
 /* Seconds for all processes of a step to arrive. After about so many Slurm's PMIx itself gives up to send to a node
  * whose slurmstepd does not answer, so that more would help nobody. */
 #define LS_WIRE_ARRIVAL 30.0
+/* Before ls_wire_client_open, collective: has everyone come? Calls, on every rank that came, `absent` for each one that
+ * has not, in order, or `silent` for rank 0, if it does not say whether all came: it hangs, or waits itself. `node` is
+ * Slurm's name of the rank's node, "" where it is not known. Only Slurm's PMIx is asked. Errors: TIMEOUT; others only
+ * ls_wire_client_open tells. In any case ls_wire_roll_end is to be called, after ls_wire_client_close. */
+struct ls_wire_roll {
+    void (*absent)(void *arg, int rank, const char *node);
+    void (*silent)(void *arg, int rank, const char *node);
+    void *arg;
+};
+enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *roll,
+                                 struct ls_error *err);
+void ls_wire_roll_end(void);
 /* An ls_wire_exchange_fn; `client` is a struct ls_wire_client. Blobs may be empty and may differ in
  * length between ranks; 1 MiB at most. PMIx keeps and carries along what earlier exchanges
  * published, so it is for a dozen small exchanges at start. Errors: TIMEOUT, not everyone arrived

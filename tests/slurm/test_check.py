@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import time
 
 import cluster
 import tap
@@ -39,7 +40,9 @@ def check(c, *args, step=STEP, fault=None, timeout=120):
 
 
 def test_all_well(c, scratch):
+    begin = time.monotonic()
     result = check(c, "--json", "--fast")
+    whole = time.monotonic() - begin
     tap.same([result.returncode, bad(result)], [0, {}], "four nodes are fine")
     checks = report(result)["checks"]
     for name in ("env.slurm", "env.pmix", "env.nccl", "net.if", "net.port", "sys.clock", "sys.nofile",
@@ -50,7 +53,7 @@ def test_all_well(c, scratch):
     tap.ok(pair and all(one["status"] == "pass" or "says nothing" in one["measured"] or
                         (one["status"] == "warn" and os.cpu_count() > 8) for one in pair),
            "net.pair was measured, and four nodes on one machine accuse none of them", pair)
-    print("#", report(result)["seconds"], "s from start to verdict")
+    print(f"# {whole:.2f} s from before srun to its end, {report(result)['seconds']:.2f} s of it in the checks")
     tap.ok(not [n for n in os.listdir(scratch.path) if "lockstep-check" in n], "nothing is left behind")
     result = check(c, "--json", "tiny.cfg")
     tap.same([result.returncode, bad(result)], [0, {}], "with a job")
@@ -172,9 +175,26 @@ def test_hang_between_nodes(c):
     tap.ok(result.returncode == 5 and not report(result)["exclude"] and
            any(one["id"] == "coll.smoke" and one["status"] == "timeout" for one in report(result)["checks"]),
            "UCX that never returns on one node: told, in time", result.stdout[-600:], result.stderr)
-    result = shell(c, "[ $NODE = n3 ] && exec sleep 25; exec $CHECK")
-    tap.ok(result.returncode != 0 and "timeout  env.pmix" in result.stdout,
-           "a node that does not come: told, in time", result.stdout, result.stderr)
+    tap.ok("check: rank 1 on n1 was still at coll.smoke: opening UCX" in result.stderr and
+           "rank 0 on" not in result.stderr, "and the task that hangs says where", result.stderr)
+
+
+def test_absent(c):
+    result = shell(c, "[ $NODE = n2 -o $NODE = n3 ] && exec sleep 20; exec $CHECK", "--json")
+    tap.same([result.returncode, bad(result), report(result)["exclude"]],
+             [5, {"env.pmix": {"n2": "timeout", "n3": "timeout", None: "timeout"}}, "n[2-3]"],
+             "two nodes that do not come are named")
+    result = shell(c, "[ $NODE = n0 ] && exec sleep 20; exec $CHECK")
+    tap.ok(result.returncode == 5 and "rank 0 on n0 has not said who has come" in result.stderr and
+           result.stderr.count("nodes in") == 1 and not result.stdout,
+           "the first one does not come: the next one speaks, on standard error", result.stdout, result.stderr)
+    # Slurm's PMIx may be deaf while it looks for a node that has gone: then only srun names it.
+    result = shell(c, "[ $NODE = n1 ] && exit 127; exec $CHECK", "--json")
+    found = bad(result)
+    tap.ok(set(found) == {"env.pmix"} and set(found["env.pmix"]) - {"n1"} == {None} and
+           report(result)["exclude"] in ("", "n1"),
+           "a task that ends at once: told, in time, and nobody else is accused", found)
+    tap.ok("n1: task 1: Exited with exit code 127" in result.stderr, "srun names it", result.stderr)
 
 
 def test_slow_node(c):
@@ -232,6 +252,7 @@ def main():
             test_uneven(c, scratch)
             test_pinned(c)
             test_hang_between_nodes(c)
+            test_absent(c)
             test_slow_node(c)
             test_run(c, scratch)
         with cluster.Cluster(scratch, "--spank=no") as c:

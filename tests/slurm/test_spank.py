@@ -10,7 +10,7 @@ import signal
 import time
 
 import tap
-from cluster import Cluster, skip_without_slurm
+from cluster import CLUSTER, Cluster, skip_without_slurm
 
 BUILD = os.path.abspath(os.environ.get("builddir", "."))
 SPANK = os.path.join(BUILD, "plugins/spank_lockstep.so")
@@ -296,6 +296,47 @@ def test_plugin_check(c):
                f"plugin {' '.join(args)}: {code}", r.stderr)
 
 
+def restart_node(c, n, text):
+    """slurmd of node `n` alone reads another plugstack.conf."""
+    conf, own = f"{c.folder}/etc/slurm-n{n}.conf", f"/etc/plugstack-n{n}.conf"
+    with open(c.folder + own, "w") as f:
+        f.write(text)
+    with open(conf, "w") as f:
+        f.write(tap.read(c.folder + "/etc/slurm.conf", "r").replace("/etc/plugstack.conf", own))
+    c.control("kill-node", str(n))
+    started = c.run("env", f"LS_CLUSTER_NODE={c.folder}/n{n}", "slurmd", "-N", f"n{n}", "-f", conf)
+    tap.same(started.returncode, 0, f"n{n} starts with a plugstack.conf of its own")
+
+
+def test_plugin_check_faults(c):
+    """Every node is verified: of three, one lacks the plugin, one has another version; then one does not answer."""
+    program = os.path.join(BUILD, "lockstep")
+    version = c.run(program, "--version").stdout.split()[1]
+    other = version[:-1] + ("8" if version[-1] != "8" else "7")
+    with open(SPANK, "rb") as f:
+        binary = f.read()
+    tap.ok(binary.count(version.encode()) > 0, "the version is in the plugin")
+    with open(c.scratch("spank_lockstep.so"), "wb") as f:
+        f.write(binary.replace(version.encode(), other.encode()))
+    restart_node(c, 1, "")
+    restart_node(c, 2, f"optional {c.scratch('spank_lockstep.so')}\n")
+
+    def check(script=""):
+        r = c.run("salloc", "-N3", "sh", "-c", f"{script} exec {program} plugin check --json")
+        found = {}
+        for line in r.stdout.splitlines():
+            one = json.loads(line)
+            found[one["node"]] = (one["ok"], one.get("version"), one.get("problem", "")[:24])
+        return r.returncode, found
+    missing = (False, None, "the plugin did nothing h")
+    differs = (False, other, "the plugin is of version")
+    tap.same(check(), (1, {"n0": (True, version, ""), "n1": missing, "n2": differs}),
+             "plugin check: one node without it, one with another version")
+    got = check(f"{CLUSTER} crash-node 2;")
+    tap.same(got, (1, {"n0": (True, version, ""), "n1": missing, "n2": (False, None, "no answer: the step did ")}),
+             "plugin check: a node that is dead")
+
+
 def test_variables_of_nodes(c):
     """Nodes with other devices get other variables, and lockstep run knows that they are not the user's."""
     if not os.path.exists(os.path.join(BUILD, "plugins/lockstep_cpu.so")):
@@ -526,6 +567,7 @@ def main():
         with_cluster(scratch, lua, "--gpu-type=fake")
         with_cluster(scratch, lambda c: test_requests(c, "job_submit"), "--gpu-request=job_submit",
                      "--gpu-type=fake")
+        with_cluster(scratch, test_plugin_check_faults, "--nodes=3")
         with_cluster(scratch, test_no_way, "--gpu-request=no", "--nodes=2")
     tap.done()
 
