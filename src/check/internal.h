@@ -51,7 +51,7 @@ void ls_check_shared_cpus(const struct ls_check *check, const struct ls_check_wo
 /* Facts: "subnet ADDRESS/BITS", and ", default route" where the interface holds that. names.c */
 void ls_check_same_subnets(const struct ls_check *check, const struct ls_check_world *world,
                            struct ls_check_list *list);
-/* Facts: names that a node could not look up. names.c */
+/* Facts: a line of names that a node could not look up, and the family of its own address, "IPv4". names.c */
 void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
 /* Facts: "seen N what", "unseen N why": the file that node N wrote is not to be read; "stale N why": what node N
@@ -159,6 +159,7 @@ LS_CHECK_LOCAL(ucx_version);
 LS_CHECK_LOCAL(pmix_version);
 LS_CHECK_LOCAL(nccl_version);
 LS_CHECK_LOCAL(driver_version);
+LS_CHECK_LOCAL(verbs_version);
 LS_CHECK_LOCAL(ofed_version);
 LS_CHECK_LOCAL(firmware_version);
 LS_CHECK_LOCAL(kernel_version);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* ---- net.if ---- */
@@ -167,19 +168,50 @@ void ls_check_same_subnets(const struct ls_check *check, const struct ls_check_w
 
 /* ---- net.name ---- */
 
-static bool lookup(const char *name, bool *loopback, const char **why)
+struct answer {
+    const char *why;            /* the name was not found; NULL: it was */
+    const char *wrong, *advice; /* what is wrong with what was found; NULL: nothing */
+    int family;                 /* of the first address: that is the one which programs take */
+};
+
+static bool is_loopback(const struct sockaddr *address)
 {
-    struct addrinfo *all = NULL, hints = {.ai_socktype = SOCK_STREAM};
+    if (address->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(
+            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+    return address->sa_family == AF_INET &&
+           (ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24) ==
+               127;
+}
+
+static bool ends(const char *text, const char *with)
+{
+    size_t n = strlen(text), m = strlen(with);
+    return n >= m && !strcasecmp(text + n - m, with);
+}
+
+static struct answer lookup(const char *name)
+{
+    struct answer answer = {.family = AF_UNSPEC};
+    struct addrinfo *all = NULL, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_CANONNAME};
     int code = getaddrinfo(name, NULL, &hints, &all);
-    *why = code ? gai_strerror(code) : NULL;
-    *loopback = false;
-    for (struct addrinfo *a = all; a; a = a->ai_next) {
-        const struct sockaddr_in *v4 = (const void *)a->ai_addr;
-        *loopback |= a->ai_family == AF_INET && (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+    if (code) {
+        answer.why = gai_strerror(code);
+        return answer;
     }
-    if (all)
-        freeaddrinfo(all);
-    return code == 0;
+    answer.family = all->ai_family;
+    for (struct addrinfo *a = all; a; a = a->ai_next)
+        if (is_loopback(a->ai_addr)) {
+            answer.wrong = "is a loopback address";
+            answer.advice =
+                "remove its line of 127.x or ::1 from /etc/hosts; PyTorch and MPI publish it";
+        }
+    if (all->ai_canonname && ends(all->ai_canonname, ".arpa")) {
+        answer.wrong = "stands for a name that ends in .arpa";
+        answer.advice = "give it a name of its own in the name service; PyTorch publishes that one";
+    }
+    freeaddrinfo(all);
+    return answer;
 }
 
 /* Every node asks for its own name and for those of the next two: all for all would be n * n questions to
@@ -189,40 +221,78 @@ void ls_check_names(struct ls_check_out *out, const struct ls_check_context *con
     const struct ls_slurm *s = context->slurm;
     char own[256], name[LS_HOSTLIST_NAME_MAX + 1];
     struct ls_buf unknown;
-    const char *why;
-    bool loopback;
     ls_buf_init(&unknown, 4096);
     if (gethostname(own, sizeof own) != 0)
         strcpy(own, "localhost");
     own[sizeof own - 1] = '\0';
-    if (!lookup(own, &loopback, &why))
+    struct answer mine = lookup(own);
+    if (mine.why)
         ls_check_say(out, LS_CHECK_WARN, "", "an address",
                      "add it to the name service or /etc/hosts; PyTorch and MPI look it up",
-                     "this host's own name %s: %s", own, why);
-    else if (loopback && context->nodes > 1)
-        ls_check_say(out, LS_CHECK_WARN, "", "an address that other nodes can reach",
-                     "remove the line of 127.x from /etc/hosts; PyTorch and MPI publish it",
-                     "this host's own name %s is a loopback address", own);
+                     "this host's own name %s: %s", own, mine.why);
+    else if (mine.wrong && context->nodes > 1)
+        ls_check_say(out, LS_CHECK_WARN, "", "an address that other nodes can reach", mine.advice,
+                     "this host's own name %s %s", own, mine.wrong);
     for (int i = 1; i <= 2 && s->node_id >= 0 && i < s->nodes.count; i++)
-        if (ls_hostlist_nth(&s->nodes, (s->node_id + i) % s->nodes.count, name) &&
-            !lookup(name, &loopback, &why))
-            ls_buf_printf(&unknown, "%s%s (%s)", unknown.len ? ", " : "", name, why);
-    ls_check_fact(out, "%s", unknown.data ? unknown.data : "");
+        if (ls_hostlist_nth(&s->nodes, (s->node_id + i) % s->nodes.count, name)) {
+            const char *why = lookup(name).why;
+            if (why)
+                ls_buf_printf(&unknown, "%s%s (%s)", unknown.len ? ", " : "", name, why);
+        }
+    ls_check_fact(out, "%s\n%s", unknown.data ? unknown.data : "",
+                  mine.family == AF_INET    ? "IPv4"
+                  : mine.family == AF_INET6 ? "IPv6"
+                                            : "");
     ls_buf_free(&unknown);
 }
 
-/* Facts: the names that a node could not look up. If most nodes have some, it is not the nodes' fault. */
+/* The first line of a fact: names that were not found. */
+static const char *unknown_names(const char *fact, char out[static 4096])
+{
+    snprintf(out, 4096, "%.*s", (int)strcspn(fact, "\n"), fact);
+    return out;
+}
+
+/* The second: the family of the node's own address. "" if there is none. */
+static const char *own_family(const char *fact)
+{
+    const char *line = fact ? strchr(fact, '\n') : NULL;
+    return line ? line + 1 : "";
+}
+
+/* A program that listens on IPv6 because its own name says so is not found by one that connects over IPv4. */
+static bool compare_families(const struct ls_check *check, const struct ls_check_world *w,
+                             struct ls_check_list *list)
+{
+    int four = 0, six = 0;
+    for (int r = 0; r < w->size; r++) {
+        four += !strcmp(own_family(w->fact[r]), "IPv4");
+        six += !strcmp(own_family(w->fact[r]), "IPv6");
+    }
+    const char *odd = four >= six ? "IPv6" : "IPv4", *usual = four >= six ? "IPv4" : "IPv6";
+    for (int r = 0; r < w->size && four && six; r++)
+        if (!strcmp(own_family(w->fact[r]), odd)) {
+            char text[64], expected[64];
+            snprintf(text, sizeof text, "its own name is an address of %s", odd);
+            snprintf(expected, sizeof expected, "%s, as on other nodes", usual);
+            ls_check_add(list, check, LS_CHECK_WARN, r, "", text, expected,
+                         "let /etc/hosts and the name service of all nodes give one family first");
+        }
+    return four && six;
+}
+
+/* If most nodes cannot find names, it is not the nodes' fault. */
 void ls_check_names_known(const struct ls_check *check, const struct ls_check_world *w,
                           struct ls_check_list *list)
 {
     static const char expected[] = "an address for the name of every node";
     int given = 0, bad = 0, first = -1;
-    bool warned = false;
-    for (int i = 0; i < list->n; i++)
-        warned |= list->result[i].check == check && list->result[i].status > LS_CHECK_SKIP;
+    char names[4096];
+    bool found = ls_check_found(list, check);
+    found |= compare_families(check, w, list);
     for (int r = 0; r < w->size; r++) {
         given += w->fact[r] != NULL;
-        if (w->fact[r] && *w->fact[r]) {
+        if (w->fact[r] && *unknown_names(w->fact[r], names)) {
             bad++;
             first = first < 0 ? r : first;
         }
@@ -230,18 +300,18 @@ void ls_check_names_known(const struct ls_check *check, const struct ls_check_wo
     if (2 * bad > given) {
         char text[400];
         snprintf(text, sizeof text,
-                 "%d of %d nodes cannot look up names of nodes: %s cannot find %s", bad, given,
-                 w->host[first], w->fact[first]);
+                 "%d of %d nodes cannot look up names of nodes: %s cannot find %.200s", bad, given,
+                 w->host[first], unknown_names(w->fact[first], names));
         ls_check_add(
             list, check, LS_CHECK_WARN, -1, "", text, expected,
             "give programs MASTER_ADDR as an address, or add the nodes to the name service");
         return;
     }
     for (int r = 0; r < w->size; r++)
-        if (w->fact[r] && *w->fact[r])
-            ls_check_add(list, check, LS_CHECK_WARN, r, "", w->fact[r], expected,
+        if (w->fact[r] && *unknown_names(w->fact[r], names))
+            ls_check_add(list, check, LS_CHECK_WARN, r, "", names, expected,
                          "look at /etc/resolv.conf and /etc/hosts there");
-        else if (w->fact[r] && !bad && !warned)
+        else if (w->fact[r] && !bad && !found)
             ls_check_add(list, check, LS_CHECK_PASS, r, "", "own name, and those of neighbours", "",
                          "");
 }

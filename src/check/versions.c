@@ -6,6 +6,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +86,20 @@ void ls_check_driver_version(struct ls_check_out *out, const struct ls_check_con
     ls_check_fact(out, "%s", at);
 }
 
+/* It has no function that says its version, but the name of its file ends in it. */
+void ls_check_verbs_version(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    char path[PATH_MAX];
+    struct link_map *map = NULL;
+    (void)context;
+    void *lib = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (lib && dlinfo(lib, RTLD_DI_LINKMAP, &map) == 0 && realpath(map->l_name, path)) {
+        const char *slash = strrchr(path, '/');
+        ls_check_fact(out, "%s", slash ? slash + 1 : path);
+    } else
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "no libibverbs.so.1 on the library path");
+}
+
 void ls_check_ofed_version(struct ls_check_out *out, const struct ls_check_context *context)
 {
     char text[128];
@@ -142,6 +158,20 @@ static bool hash_file(const char *path, uint64_t *hash)
     return n == 0;
 }
 
+/* The folder that a library of this process was found in: another one on one node is another installation. */
+static int add_library(struct dl_phdr_info *info, size_t size, void *text)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+    const char *slash = strrchr(info->dlpi_name, '/');
+    (void)size;
+    if (!slash || (size_t)(slash - info->dlpi_name) >= sizeof folder)
+        return 0; /* the program itself, or the kernel's own */
+    memcpy(folder, info->dlpi_name, (size_t)(slash - info->dlpi_name));
+    folder[slash - info->dlpi_name] = '\0';
+    ls_buf_printf(text, "\n%s=%s", slash + 1, *folder && realpath(folder, path) ? path : folder);
+    return 0;
+}
+
 void ls_check_program(struct ls_check_out *out, const struct ls_check_context *context)
 {
     struct ls_buf text;
@@ -156,9 +186,10 @@ void ls_check_program(struct ls_check_out *out, const struct ls_check_context *c
             ls_buf_free(&text);
             return;
         }
-        ls_buf_printf(&text, "%s%s %016llx", i ? ", " : "", slash ? slash + 1 : path,
+        ls_buf_printf(&text, "%s%s=%016llx", i ? "\n" : "", slash ? slash + 1 : path,
                       (unsigned long long)hash);
     }
+    dl_iterate_phdr(add_library, &text);
     ls_check_fact(out, "%s", text.data ? text.data : "");
     ls_buf_free(&text);
 }

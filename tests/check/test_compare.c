@@ -232,6 +232,11 @@ static void test_settings(void)
            "fail 2 AB=1");
     expect("files", compare("env.conf", 1, FACTS("/etc/nccl.conf=1", "/etc/nccl.conf=1")),
            "pass 0 1 file | pass 1 1 file");
+    expect("a library from elsewhere",
+           compare("fs.bin", 1,
+                   FACTS("p=1\nlibucp.so.0=/usr/lib", "p=1\nlibucp.so.0=/usr/lib",
+                         "p=1\nlibucp.so.0=/opt/ucx/lib")),
+           "fail 2 libucp.so.0=/opt/ucx/lib");
     expect("a file on one node only", compare("env.conf", 1, FACTS("", "/etc/nccl.conf=1", "")),
            "fail 1 /etc/nccl.conf=1");
     expect("a file that one node lacks",
@@ -357,6 +362,12 @@ static void test_files_and_names(void)
     expect("nobody knows: it is the name service",
            compare("net.name", 1, FACTS("n1 (unknown)", "n2 (unknown)", "n0 (unknown)")),
            "warn -1 3 of 3 nodes cannot look up names of nodes: n0 cannot find n1 (unknown)");
+    expect("families",
+           compare("net.name", 1, FACTS("\nIPv4", "\nIPv6", "\nIPv4", "n0 (unknown)\nIPv4")),
+           "warn 1 its own name is an address of IPv6 | warn 3 n0 (unknown)");
+    expect("one family", compare("net.name", 1, FACTS("\nIPv6", "\nIPv6", "\n")),
+           "pass 0 own name, and those of neighbours | pass 1 own name, and those of neighbours | "
+           "pass 2 own name, and those of neighbours");
     expect("all know", compare("net.name", 1, FACTS("", "")),
            "pass 0 own name, and those of neighbours | pass 1 own name, and those of neighbours");
 }

@@ -572,6 +572,10 @@ static void test_nccl(void)
     const char *builddir = getenv("builddir");
     reset();
     expect("this one", "ver.lockstep", "F " PACKAGE_VERSION);
+    const char *verbs = run("ver.verbs");
+    tap_ok(!strncmp(verbs, "F libibverbs.so.1", 17) ||
+               !strcmp(verbs, "skip: no libibverbs.so.1 on the library path"),
+           "ver.verbs: %s", verbs);
     snprintf(library, sizeof library, "%s/tests/check/.libs/libnccl.so.2",
              builddir ? builddir : ".");
     void *loaded = dlopen(library, RTLD_NOW | RTLD_GLOBAL);

@@ -238,11 +238,13 @@ static void test_files(void)
     snprintf(path, sizeof path, "%s/prog", root);
     tap_ok(!strncmp(run("fs.bin"), "fail: ", 6), "fs.bin: a program that is not there");
     write_file("/prog", "one");
-    char first[128];
+    char first[4096];
     snprintf(first, sizeof first, "%s", run("fs.bin"));
     write_file("/prog", "two");
-    tap_ok(!strncmp(first, "F prog ", 7) && strcmp(first, run("fs.bin")) != 0,
+    tap_ok(!strncmp(first, "F prog=", 7) && strncmp(first, run("fs.bin"), 23) != 0,
            "fs.bin: other bytes, another fact");
+    const char *libc = strstr(run("fs.bin"), "\nlibc.so.6=/");
+    tap_ok(libc && strcspn(libc + 1, "\n") > 12, "fs.bin: and the folders of libraries");
 
     expect("write, sync, lock, rename: the first half has nothing to tell", "fs.out", "");
     snprintf(path, sizeof path, "%s/prog/below", root);

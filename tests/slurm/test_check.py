@@ -100,6 +100,13 @@ def test_one_bad_node(c):
     result = check(c, "--json", fault="n1:clock:1")
     tap.ok(any(one["id"] == "sys.clock" and one["status"] == "warn" and one["node"] == "n1"
                for one in report(result)["checks"]), "a clock that is 1 s ahead is a warning")
+    for address, measured in (("--1", "is a loopback address"), ("fd00--7", "ends in .arpa"),
+                              ("fd00--7", "its own name is an address of IPv6")):
+        result = check(c, "--json", fault=f"n0:resolve:10.0.0.1;n1:resolve:10.0.0.1;n3:resolve:10.0.0.1;"
+                                          f"n2:resolve:{address}")
+        found = [(one["status"], one["node"]) for one in report(result)["checks"]
+                 if one["id"] == "net.name" and measured in one["measured"]]
+        tap.same(found, [("warn", "n2")], f"a name that is wrong on one node: {measured}")
     result = check(c, "--json", fault="n2:crash:./.lockstep-check")
     tap.same(bad(result), {"fs.out": {"n2": "fail"}}, "a check that crashes on one node")
     result = check(c, "--json", fault="n3:stale:./.lockstep-check")
