@@ -8,7 +8,8 @@
 struct ls_cli_rules {
     struct ls_topo_request request;
     struct ls_topo_site site;
-    struct ls_topo_machine *machine, *told; /* told: as the plugin saw it, if it has prepared the step */
+    /* told: as the plugin saw it, if it has prepared the step */
+    struct ls_topo_machine *machine, *told;
     struct ls_arena arena;
 };
 /* Fills in `rules`, `told`, `explain` and `bind` (true on entry: the command line allows it) of a keeper whose

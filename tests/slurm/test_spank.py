@@ -224,16 +224,17 @@ def test_limits(c):
     if any(h != "unlimited" and int(h) < least for h, least in zip(hard, (64, 2000))):
         print(f"# WARNING: the hard limits here are {hard}: raised limits are NOT tested")
         return
-    # What slurmd gives where nothing comes along, at least what is asked for below.
-    node = limits(c, "", "env", "-u", "X", "srun", *show, soft=hard)[0]
     tap.same(limits(c, "", "srun", *show)[0], ["32", "1000"], "limits: the shell's where nothing is raised")
     for words, args, want in (
-            ("memlock=hard nofile=hard", ["srun"], hard), ("memlock=64KiB nofile=2000", ["srun"], node),
-            ("nofile=2000", ["srun"], ["32", node[1]]), ("nofile=500", ["srun"], ["32", "1000"]),
+            ("memlock=hard nofile=hard", ["srun"], hard), ("memlock=64KiB nofile=2000", ["srun"], [64, 2000]),
+            ("nofile=2000", ["srun"], ["32", 2000]), ("nofile=500", ["srun"], ["32", "1000"]),
             ("memlock=hard nofile=hard", ["srun", "--propagate=MEMLOCK"], ["32", hard[1]]),
             ("memlock=hard nofile=hard", ["srun", "--propagate=ALL"], ["32", "1000"]),
             ("memlock=hard nofile=hard", ["salloc", "srun"], hard)):
-        tap.same(limits(c, words, *args, *show)[0], want, f"limits: {words}, {' '.join(args)}")
+        got = limits(c, words, *args, *show)[0]
+        tap.ok(len(got) == 2 and all(g == w if isinstance(w, str) else g == "unlimited" or int(g) >= w
+                                     for g, w in zip(got, want)),  # a number: at least
+               f"limits: {words}, {' '.join(args)}", got, want)
     with open(c.scratch("job"), "w") as f:
         f.write("#!/bin/sh\nulimit -S -l; ulimit -S -n\nsrun sh -c 'ulimit -S -l; ulimit -S -n'\n")
     limits(c, "memlock=hard nofile=hard", "sbatch", "-W", "-o", "out", "job")
@@ -489,7 +490,8 @@ def test_order(c):
             print("# WARNING: mount namespaces are not allowed here: the order of plugins is NOT tested")
             return
         tap.same([s[2] for s in said], [False, True, True], f"{what}: a plugin hides the files of the machine")
-        tap.ok(said[0][0] == 0 and len(said[0][1]) > 10 and gpu in said[0][3], f"{what}: decisions without it", said[0])
+        tap.ok(said[0][0] == 0 and len(said[0][1]) > 10 and gpu in said[0][3], f"{what}: decisions without it",
+               said[0])
         for i, place in ((1, "after"), (2, "before")):
             tap.same(said[i][:2], said[0][:2], f"{what}: the same with that plugin {place} ours")
 
