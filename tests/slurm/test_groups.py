@@ -13,7 +13,6 @@ from cluster import CLUSTER, Cluster, obstacles, skip_without_slurm
 
 GROUPS = "/sys/fs/cgroup"
 GPUS = ("0000:01:00.0", "0000:02:00.0")
-CORES = len(os.sched_getaffinity(0))
 # What the kernel says when a task opens the fake GPUs; none has a driver.
 OPEN = """
 import errno, os
@@ -44,6 +43,13 @@ def groups(c, inside=""):
     """Control groups of the cluster's nodes."""
     nodes = tap.read(c.folder + "/etc/nodes", "r").strip() if os.path.isdir(c.folder) else "4"
     return [path for n in range(int(nodes)) for path in glob.glob(f"{GROUPS}/*/slurm_n{n}{inside}")]
+
+
+def cores(c):
+    """Of a node, as Slurm counts them: it gives jobs whole ones."""
+    conf = tap.read(c.env["SLURM_CONF"], "r")
+    sockets, each = re.search(r"SocketsPerBoard=(\d+) CoresPerSocket=(\d+)", conf).groups()
+    return min(int(sockets) * int(each), len(os.sched_getaffinity(0)))
 
 
 # ---- tasks -------------------------------------------------------------------------------------
@@ -83,8 +89,8 @@ def test_gpus(c, tree):
         with required(c, f"root={tree}"):
             got = spank.srun(c, "-N1", "--lockstep-explain", *args)
         tap.ok(got[0] == 0 and explained(got)[0] == want, f"{args or 'no GPU'}: the task has {want['0']}", got)
-    if CORES < 2:
-        print("# WARNING: one CPU: two tasks of a node, and two jobs on it, are NOT tested")
+    if cores(c) < 2:
+        print("# WARNING: one core: two tasks of a node, and two jobs on it, are NOT tested")
         return
     with required(c, f"root={tree}"):
         got = spank.srun(c, "-N1", "-n2", "--gpus-per-task=1", "--lockstep-explain", script=show)
@@ -105,8 +111,8 @@ def test_gpus(c, tree):
 
 
 def test_masks(c, tree=None):
-    if CORES < 2:
-        print("# WARNING: one CPU: CPUs of one's own are NOT tested")
+    if cores(c) < 2:
+        print("# WARNING: one core: CPUs of one's own are NOT tested")
         return
     show = "echo task $SLURM_PROCID on $(grep Cpus_allowed_list /proc/self/status)"
     with required(c, f"root={tree}" if tree else ""):
