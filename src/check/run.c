@@ -33,6 +33,11 @@ struct run {
     const char **fact;  /* [checks][size] */
     const char **own;   /* [checks], of one rank */
     struct ls_buf said; /* by the children here, in halves that have ended */
+    bool over;          /* the meeting is, before its time: */
+    enum ls_check_status verdict;
+    const char *why; /* in words, or: */
+    char *last;      /* what its child said last, in the form of ls_check_pack; NULL: nothing */
+    size_t nlast;
 };
 
 static enum ls_status fork_meet(struct run *r, struct ls_error *err)
@@ -162,28 +167,6 @@ static void start_late(struct run *r, double now)
     r->late = true;
 }
 
-/* Where no child runs: the half has ended. Alone, nobody is to be waited for. */
-static enum ls_status advance(struct run *r, double now, struct ls_error *err)
-{
-    bool alone = r->meet < 0;
-    if (r->finished || ls_check_children_wait(r->children, now) >= 0)
-        return LS_OK;
-    if (r->half == FIRST) {
-        LS_TRY(pass_on(r, LS_CHECK_FIRST, err));
-        r->half = SHARED;
-        if (alone) {
-            start_second(r, now);
-            start_late(r, now);
-        }
-    }
-    if (r->half != SECOND || !r->late || ls_check_children_wait(r->children, now) >= 0)
-        return LS_OK;
-    LS_TRY(pass_on(r, LS_CHECK_SECOND, err));
-    r->half = TOLD;
-    r->finished = alone;
-    return alone ? collect_own(r, err) : LS_OK;
-}
-
 /* ---- those that have not come ---- */
 
 static enum ls_status note_missing(struct run *r, char *data, struct ls_error *err)
@@ -226,19 +209,55 @@ static void add_missing(struct run *r)
     rep->nodes = nodes > rep->nodes ? nodes : rep->nodes;
 }
 
-static enum ls_status lost(struct run *r, enum ls_check_status status, const char *measured,
-                           struct ls_error *err)
+/* The checks here go on to the end of their half: they are all that will be known. */
+static void end_meeting(struct run *r, enum ls_check_status verdict, const char *why)
 {
-    LS_TRY(collect_own(r, err));
+    r->over = true;
+    r->verdict = verdict;
+    r->why = why;
+    close(r->meet);
+    r->meet = -1;
+}
+
+static enum ls_status finish_alone(struct run *r, struct ls_error *err)
+{
+    struct ls_check_report *rep = r->report;
     const struct ls_check *check = r->at ? r->at : ls_check_find("env.pmix");
-    if (status == LS_CHECK_TIMEOUT)
-        r->report->stuck = ls_arena_printf(&r->report->list.arena, "%s: %s", check->id, r->doing);
-    add_missing(r);
-    /* Of the whole job: who waits is not who is at fault. */
-    ls_check_add(&r->report->list, check, status, -1, "", measured, "an answer from all nodes",
-                 "look at the first node that is missing in the output of srun");
     r->finished = true;
+    LS_TRY(collect_own(r, err));
+    add_missing(r);
+    if (r->last)
+        return ls_check_unpack(r->last, r->nlast, -1, &rep->list, NULL, err);
+    if (r->verdict == LS_CHECK_TIMEOUT)
+        rep->stuck = ls_arena_printf(&rep->list.arena, "%s: %s", check->id, r->doing);
+    /* Of the whole job: who waits is not who is at fault. */
+    ls_check_add(&rep->list, check, r->verdict, -1, "", r->why, "an answer from all nodes",
+                 "look at the first node that is missing in the output of srun");
     return LS_OK;
+}
+
+/* Where no child runs: the half has ended. Alone, nobody is to be waited for. */
+static enum ls_status advance(struct run *r, double now, struct ls_error *err)
+{
+    bool alone = r->meet < 0;
+    if (r->finished || ls_check_children_wait(r->children, now) >= 0)
+        return LS_OK;
+    if (r->over)
+        return finish_alone(r, err);
+    if (r->half == FIRST) {
+        LS_TRY(pass_on(r, LS_CHECK_FIRST, err));
+        r->half = SHARED;
+        if (alone) {
+            start_second(r, now);
+            start_late(r, now);
+        }
+    }
+    if (r->half != SECOND || !r->late || ls_check_children_wait(r->children, now) >= 0)
+        return LS_OK;
+    LS_TRY(pass_on(r, LS_CHECK_SECOND, err));
+    r->half = TOLD;
+    r->finished = alone;
+    return alone ? collect_own(r, err) : LS_OK;
 }
 
 static void begin_doing(struct run *r, const char *data)
@@ -259,12 +278,13 @@ static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
     if (status == LS_ERR_NOTFOUND || status == LS_ERR_IO) {
         *err = (struct ls_error){0};
         /* closed; or in the middle of a message, where reading has a time limit */
-        return status == LS_ERR_NOTFOUND
-                   ? lost(r, LS_CHECK_FAIL, "the process that meets the other nodes has died", err)
-                   : lost(r, LS_CHECK_TIMEOUT,
-                          "the process that meets the other nodes stopped in the middle of a "
-                          "message",
-                          err);
+        if (status == LS_ERR_NOTFOUND)
+            end_meeting(r, LS_CHECK_FAIL, "the process that meets the other nodes has died");
+        else
+            end_meeting(r, LS_CHECK_TIMEOUT,
+                        "the process that meets the other nodes stopped in the middle of a "
+                        "message");
+        return LS_OK;
     }
     LS_TRY(status);
     switch (kind) {
@@ -287,13 +307,10 @@ static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
         status = collect_peer(r, data, n, err);
         break;
     case LS_CHECK_NO_PEERS:
-        status = collect_own(r, err);
-        if (status == LS_OK)
-            add_missing(r);
-        if (status == LS_OK)
-            status = ls_check_unpack(data, n, -1, &r->report->list, NULL, err);
-        r->finished = true;
-        break;
+        r->last = data;
+        r->nlast = n;
+        end_meeting(r, LS_CHECK_FAIL, "");
+        return LS_OK;
     default:
         r->finished = true;
     }
@@ -318,9 +335,13 @@ static enum ls_status step(struct run *r, struct pollfd *fds, double until, stru
     if (heard)
         LS_TRY(read_meet(r, now, err));
     LS_TRY(advance(r, now, err));
-    if (!r->finished && now >= until)
-        return lost(r, LS_CHECK_TIMEOUT, "no end before the deadline of the whole check", err);
-    return LS_OK;
+    if (r->finished || now < until)
+        return LS_OK;
+    if (!r->over) {
+        r->verdict = LS_CHECK_TIMEOUT;
+        r->why = "no end before the deadline of the whole check";
+    }
+    return finish_alone(r, err);
 }
 
 /* ---- judging ---- */
@@ -390,6 +411,7 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
         close(r.meet);
     free(fds);
     free(r.missing);
+    free(r.last);
     ls_buf_free(&r.said);
     report->seconds = ls_time_monotonic() - begin;
     return status;
