@@ -30,6 +30,22 @@ static void test_needs(void)
     expect("is told once", "job.cfg", "fail: job.cfg:3: found x");
 }
 
+/* NVIDIA/nccl issue 2385: 7 + 8 ranks hang, 8 + 8 do not. */
+static void test_uneven(void)
+{
+    int tasks[] = {8, 7};
+    reset();
+    slurm.place = LS_SLURM_STEP;
+    slurm.job_id = 5;
+    slurm.ntasks = 15;
+    slurm.nodes.count = 2;
+    slurm.tasks_per_node = tasks;
+    expect("7 and 8 tasks", "env.slurm", "warn: the nodes have different numbers of tasks");
+    tasks[1] = 8;
+    slurm.ntasks = 16;
+    expect("8 and 8", "env.slurm", "pass: job 5, 16 tasks on 2 nodes");
+}
+
 /* ---- limits ---- */
 
 static void test_limits(void)
@@ -280,6 +296,7 @@ int main(void)
 {
     open_world();
     test_needs();
+    test_uneven();
     test_limits();
     test_cpus();
     test_settings();
