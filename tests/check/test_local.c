@@ -82,6 +82,16 @@ static void test_limits(void)
            "warn: 100 files can be made in /dev/shm, and 3584 may be needed");
     node->limits.shm_files = 3584;
     expect("enough files", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    write_file("/run/systemd/sessions/1", "");
+    expect("logind's default", "sys.shm", "warn: logind removes files of users in /dev/shm");
+    write_file("/etc/systemd/logind.conf", "[Login]\n#RemoveIPC=no\nKillUserProcesses=no\n");
+    expect("a comment", "sys.shm", "warn: logind removes files of users in /dev/shm");
+    write_file("/etc/systemd/logind.conf", "[Login]\nRemoveIPC=no\n");
+    expect("switched off", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    write_file("/etc/systemd/logind.conf.d/9.conf", "[Login]\nRemoveIPC=yes\n");
+    expect("and on again behind it", "sys.shm", "warn: logind removes files of users in /dev/shm");
+    write_file("/etc/systemd/logind.conf.d/9.conf", "[Login]\nRemoveIPC=off\n");
+    expect("and off", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
     context.workers = 1;
     node->limits.shm_files = 0;
     expect("one rank needs none", "sys.shm", "pass: enough free in /dev/shm for 64.0 MiB");
