@@ -4,7 +4,6 @@
 
 #include "check/check.h"
 #include "check/pairs.h"
-#include "topo/rules.h"
 
 /* ---- pack.c: answers on their way ---- */
 

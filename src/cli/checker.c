@@ -5,6 +5,7 @@
 #include "cli/check_print.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/rules.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ struct checker {
     struct ls_slurm slurm;
     struct ls_topo_machine *machine;
     struct ls_job *job;
-    struct ls_error problem, job_problem;
+    struct ls_topo_site site;
+    struct ls_error problem, job_problem, site_problem;
     struct ls_arena arena;
     char host[256];
 };
@@ -109,6 +111,10 @@ static bool prepare(struct checker *c)
     x->slurm = &c->slurm;
     if (ls_cli_ask_slurm(&c->slurm, &c->problem) != LS_OK)
         x->slurm_problem = c->problem.message;
+    if (ls_cli_read_site(NULL, &c->site, NULL, &c->site_problem) == LS_OK)
+        x->site = &c->site;
+    else
+        x->site_problem = c->site_problem.message;
     c->machine = calloc(1, sizeof *c->machine);
     if (c->machine && ls_topo_read("", c->machine, NULL) == LS_OK)
         x->machine = c->machine;

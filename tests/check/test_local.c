@@ -220,6 +220,9 @@ static void test_values(void)
                 tap_note("got  %s", got), tap_note("want %s", want);
         }
     reset();
+    context.site_problem = "site.conf:1: found x";
+    expect("a site file that stops every run", "env.nccl", "fail: site.conf:1: found x | F ");
+    reset();
     context.machine = NULL;
     expect("without a machine values are not judged", "env.nccl",
            "skip: values were not judged: the machine could not be read | F ");
