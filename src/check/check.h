@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "job/job.h"
 #include "topo/machine.h"
+#include "topo/rules.h"
 #include "topo/topo.h"
 
 enum ls_check_status {
@@ -59,6 +60,8 @@ struct ls_check_context {
     const struct ls_topo_machine *machine; /* NULL: could not be read: */
     const char *machine_problem;           /* why */
     bool machine_late;                     /* it gave no answer in time */
+    const struct ls_topo_site *site;       /* NULL: the site says nothing, or cannot be read: */
+    const char *site_problem;              /* why, or NULL */
     const char *job_path;                  /* NULL: only the machine is checked */
     const struct ls_job *job;              /* NULL also where it could not be read: */
     const char *job_problem;               /* why */

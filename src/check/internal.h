@@ -4,7 +4,6 @@
 
 #include "check/check.h"
 #include "check/pairs.h"
-#include "topo/rules.h"
 
 /* ---- pack.c: answers on their way ---- */
 
@@ -158,6 +157,7 @@ LS_CHECK_LOCAL(lockstep_version); /* versions.c */
 LS_CHECK_LOCAL(ucx_version);
 LS_CHECK_LOCAL(pmix_version);
 LS_CHECK_LOCAL(nccl_version);
+LS_CHECK_LOCAL(cuda_version);
 LS_CHECK_LOCAL(driver_version);
 LS_CHECK_LOCAL(verbs_version);
 LS_CHECK_LOCAL(ofed_version);

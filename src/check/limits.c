@@ -1,10 +1,13 @@
 /* Limits of this task, memory, shared memory, CPUs. */
 #include "check/internal.h"
 
+#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #define MIB (INT64_C(1) << 20)
 /* What NCCL takes of /dev/shm for each rank with a GPU (its guide asks for room; 64 MiB is ample). */
@@ -101,6 +104,43 @@ void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *con
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s", bytes_text(l->stack, text));
 }
 
+/* What the last line "RemoveIPC=" of a file says; `before` if there is none. */
+static bool read_remove_ipc(const char *path, bool before)
+{
+    char *text = NULL, *save = NULL;
+    size_t n;
+    if (ls_file_read(path, 1 << 16, &text, &n, NULL) == LS_OK)
+        for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+            line += strspn(line, " \t");
+            if (!strncmp(line, "RemoveIPC=", 10)) {
+                const char *value = line + 10 + strspn(line + 10, " \t");
+                /* nothing is the default, yes */
+                before = strchr("1yYtT", *value) || !strncasecmp(value, "on", 2);
+            }
+        }
+    free(text);
+    return before;
+}
+
+/* Does logind run, and remove what a user has in /dev/shm when the user's last login ends, jobs or not? That is its
+ * default (logind.conf(5)); NCCL's guide asks for RemoveIPC=no. */
+static bool removes_ipc(const struct ls_check_context *context)
+{
+    char path[4200];
+    glob_t found = {0};
+    snprintf(path, sizeof path, "%s/run/systemd/sessions", context->root);
+    if (access(path, F_OK) != 0)
+        return false;
+    snprintf(path, sizeof path, "%s/etc/systemd/logind.conf", context->root);
+    bool yes = read_remove_ipc(path, true);
+    snprintf(path, sizeof path, "%s/etc/systemd/logind.conf.d/*.conf", context->root);
+    if (glob(path, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            yes = read_remove_ipc(found.gl_pathv[i], yes);
+    globfree(&found);
+    return yes;
+}
+
 void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *context)
 {
     const struct ls_topo_limits *l = limits(context, out);
@@ -124,6 +164,11 @@ void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *conte
                      "remove what old jobs left in /dev/shm, or mount it with more nr_inodes",
                      "%lld files can be made in /dev/shm, and %lld may be needed",
                      (long long)l->shm_files, (long long)files);
+    else if (gpus && removes_ipc(context))
+        ls_check_say(out, LS_CHECK_WARN, "", "RemoveIPC=no in logind.conf",
+                     "set it: when a user's last login to the node ends, logind removes what the "
+                     "user's jobs have in /dev/shm",
+                     "logind removes files of users in /dev/shm");
     else
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "enough free in /dev/shm for %s",
                      ls_format_bytes(need, wanted));

@@ -240,6 +240,7 @@ enum ls_status ls_check_decide(const struct ls_check_context *context, struct ls
     struct ls_topo_request request = {.machine = context->machine,
                                       .get = of_user,
                                       .user = &copy,
+                                      .site = context->site,
                                       .local_rank = context->local_rank,
                                       .local_size = context->local_size,
                                       .ranks = context->size,
@@ -298,6 +299,9 @@ void ls_check_settings(struct ls_check_out *out, const struct ls_check_context *
         if (!is_own(name, length))
             ls_buf_printf(&fact, "%s%s", fact.len ? "\n" : "", set[i]);
     }
+    if (context->site_problem)
+        ls_check_say(out, LS_CHECK_FAIL, "", "a site file that can be read",
+                     "no run starts with it: correct it", "%s", context->site_problem);
     judge_values(out, context);
     ls_check_fact(out, "%s", fact.data ? fact.data : "");
     ls_buf_free(&fact);

@@ -57,19 +57,39 @@ void ls_check_ucx_version(struct ls_check_out *out, const struct ls_check_contex
         }
 }
 
-/* The library that a program of this node would load. */
+/* The library that a program of this node would load; its own function says its version. */
+static bool ask_library(const char *name, const char *function, int *version)
+{
+    void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    int (*get)(int *) = lib ? (int (*)(int *))dlsym(lib, function) : NULL;
+    return get && get(version) == 0;
+}
+
 void ls_check_nccl_version(struct ls_check_out *out, const struct ls_check_context *context)
 {
     (void)context;
-    void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    int (*get)(int *) = lib ? (int (*)(int *))dlsym(lib, "ncclGetVersion") : NULL;
     int v = 0;
-    if (!get || get(&v) != 0)
+    if (!ask_library("libnccl.so.2", "ncclGetVersion", &v))
         ls_check_say(out, LS_CHECK_SKIP, "", "", "",
                      "no libnccl.so.2 on the library path; programs may bring their own");
     else /* X.Y.Z: X * 10000 + Y * 100 + Z since 2.9, X * 1000 + Y * 100 + Z before */
         ls_check_fact(out, "%d.%d.%d", v < 10000 ? v / 1000 : v / 10000,
                       v < 10000 ? v / 100 % 10 : v / 100 % 100, v % 100);
+}
+
+void ls_check_cuda_version(struct ls_check_out *out, const struct ls_check_context *context)
+{
+    static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
+    int v = 0;
+    (void)context;
+    for (size_t i = 0; i < sizeof names / sizeof *names && v <= 0; i++)
+        if (!ask_library(names[i], "cudaRuntimeGetVersion", &v))
+            v = 0;
+    if (v > 0) /* X * 1000 + Y * 10 */
+        ls_check_fact(out, "%d.%d", v / 1000, v % 1000 / 10);
+    else
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "",
+                     "no libcudart.so on the library path; programs may bring their own");
 }
 
 void ls_check_driver_version(struct ls_check_out *out, const struct ls_check_context *context)

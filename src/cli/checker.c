@@ -6,6 +6,7 @@
 #include "cli/check_print.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
+#include "cli/rules.h"
 #include "topo/host.h"
 
 #include <signal.h>
@@ -33,7 +34,8 @@ struct checker {
     struct ls_slurm slurm;
     struct ls_topo_machine *machine; /* shared with the child that reads it */
     struct ls_job *job;
-    struct ls_error problem, machine_problem, job_problem;
+    struct ls_topo_site site;
+    struct ls_error problem, machine_problem, job_problem, site_problem;
     struct ls_arena arena;
     char host[256];
 };
@@ -188,6 +190,11 @@ static bool prepare(struct checker *c)
     x->slurm = &c->slurm;
     if (ls_cli_ask_slurm(&c->slurm, &c->problem) != LS_OK)
         x->slurm_problem = c->problem.message;
+    const char *site = getenv(LS_TOPO_SITE_VARIABLE);
+    if (ls_cli_read_site(site && *site ? site : NULL, &c->site, NULL, &c->site_problem) == LS_OK)
+        x->site = &c->site;
+    else
+        x->site_problem = c->site_problem.message;
     if (!read_all(c))
         return false;
     x->out_dir = c->job ? c->job->checkpoint.dir : ".";

@@ -24,7 +24,11 @@ tests_check_test_run_LDADD = $(check_libs)
 check_LTLIBRARIES += tests/check/fault.la
 tests_check_fault_la_SOURCES = tests/check/fault.c
 tests_check_fault_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
-# Its name is what dlopen looks for.
-check_LTLIBRARIES += tests/check/libnccl.la
-tests_check_libnccl_la_SOURCES = tests/check/fake_nccl.c
+# Their names are what dlopen looks for.
+check_LTLIBRARIES += tests/check/libnccl.la tests/check/libcudart.la
+tests_check_libnccl_la_SOURCES = tests/check/fake_version.c
+tests_check_libnccl_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_VERSION=22105
 tests_check_libnccl_la_LDFLAGS = $(AM_LDFLAGS) -version-number 2:0:0 -shared -rpath /nowhere
+tests_check_libcudart_la_SOURCES = tests/check/fake_version.c
+tests_check_libcudart_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_VERSION=13010
+tests_check_libcudart_la_LDFLAGS = $(AM_LDFLAGS) -version-number 13:0:0 -shared -rpath /nowhere

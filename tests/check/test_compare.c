@@ -157,6 +157,7 @@ static void test_remedies(void)
         const char *id, *want;
     } rows[] = {{"ver.ucx", "install the same"},   {"ver.kernel", "install the same"},
                 {"fs.bin", "install the same"},    {"ib.port", "cables"},
+                {"ver.verbs", "install the same"}, {"ver.cuda", "install the same"},
                 {"ib.gid", "NCCL_IB_GID_INDEX"},   {"gpu.nvlink", "drained"},
                 {"job.cfg", "file system"},        {"job.data", "file system"},
                 {"env.nccl", "the same settings"}, {"env.conf", "the same settings"}};

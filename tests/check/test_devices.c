@@ -566,30 +566,40 @@ static void test_counters(void)
 
 /* ---- versions ---- */
 
-/* A library of that name which is loaded already is what dlopen finds. */
-static void test_nccl(void)
+/* A library of that name which is loaded already is what dlopen finds. Returns where its version is. */
+static int *load_fake(const char *name, void **loaded)
 {
     const char *builddir = getenv("builddir");
+    snprintf(library, sizeof library, "%s/tests/check/.libs/%s", builddir ? builddir : ".", name);
+    *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    int *version = *loaded ? dlsym(*loaded, "fake_version") : NULL;
+    tap_ok(version != NULL, "the library that plays %s is there", name);
+    return version;
+}
+
+static void test_versions(void)
+{
+    void *nccl, *cuda;
     reset();
     expect("this one", "ver.lockstep", "F " PACKAGE_VERSION);
     const char *verbs = run("ver.verbs");
     tap_ok(!strncmp(verbs, "F libibverbs.so.1", 17) ||
                !strcmp(verbs, "skip: no libibverbs.so.1 on the library path"),
            "ver.verbs: %s", verbs);
-    snprintf(library, sizeof library, "%s/tests/check/.libs/libnccl.so.2",
-             builddir ? builddir : ".");
-    void *loaded = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
-    int *version = loaded ? dlsym(loaded, "fake_nccl_version") : NULL;
-    tap_ok(version != NULL, "the library that plays NCCL is there");
-    if (!version)
-        return;
-    expect("since 2.9", "ver.nccl", "F 2.21.5");
-    *version = 2804;
-    expect("before 2.9", "ver.nccl", "F 2.8.4");
-    *version = -1;
-    expect("a library that does not say", "ver.nccl",
-           "skip: no libnccl.so.2 on the library path; programs may bring their own");
-    dlclose(loaded);
+    int *version = load_fake("libnccl.so.2", &nccl);
+    if (version) {
+        expect("since 2.9", "ver.nccl", "F 2.21.5");
+        *version = 2804;
+        expect("before 2.9", "ver.nccl", "F 2.8.4");
+        *version = -1;
+        expect("a library that does not say", "ver.nccl",
+               "skip: no libnccl.so.2 on the library path; programs may bring their own");
+        dlclose(nccl);
+    }
+    if (load_fake("libcudart.so.13", &cuda)) {
+        expect("a runtime", "ver.cuda", "F 13.1");
+        dlclose(cuda);
+    }
 }
 
 int main(void)
@@ -607,6 +617,6 @@ int main(void)
     test_gpus();
     test_nics();
     test_counters();
-    test_nccl();
+    test_versions();
     return close_world();
 }

@@ -30,6 +30,22 @@ static void test_needs(void)
     expect("is told once", "job.cfg", "fail: job.cfg:3: found x");
 }
 
+/* NVIDIA/nccl issue 2385: 7 + 8 ranks hang, 8 + 8 do not. */
+static void test_uneven(void)
+{
+    int tasks[] = {8, 7};
+    reset();
+    slurm.place = LS_SLURM_STEP;
+    slurm.job_id = 5;
+    slurm.ntasks = 15;
+    slurm.nodes.count = 2;
+    slurm.tasks_per_node = tasks;
+    expect("7 and 8 tasks", "env.slurm", "warn: the nodes have different numbers of tasks");
+    tasks[1] = 8;
+    slurm.ntasks = 16;
+    expect("8 and 8", "env.slurm", "pass: job 5, 16 tasks on 2 nodes");
+}
+
 /* ---- limits ---- */
 
 static void test_limits(void)
@@ -66,6 +82,16 @@ static void test_limits(void)
            "warn: 100 files can be made in /dev/shm, and 3584 may be needed");
     node->limits.shm_files = 3584;
     expect("enough files", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    write_file("/run/systemd/sessions/1", "");
+    expect("logind's default", "sys.shm", "warn: logind removes files of users in /dev/shm");
+    write_file("/etc/systemd/logind.conf", "[Login]\n#RemoveIPC=no\nKillUserProcesses=no\n");
+    expect("a comment", "sys.shm", "warn: logind removes files of users in /dev/shm");
+    write_file("/etc/systemd/logind.conf", "[Login]\nRemoveIPC=no\n");
+    expect("switched off", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    write_file("/etc/systemd/logind.conf.d/9.conf", "[Login]\nRemoveIPC=yes\n");
+    expect("and on again behind it", "sys.shm", "warn: logind removes files of users in /dev/shm");
+    write_file("/etc/systemd/logind.conf.d/9.conf", "[Login]\nRemoveIPC=off\n");
+    expect("and off", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
     context.workers = 1;
     node->limits.shm_files = 0;
     expect("one rank needs none", "sys.shm", "pass: enough free in /dev/shm for 64.0 MiB");
@@ -194,6 +220,9 @@ static void test_values(void)
                 tap_note("got  %s", got), tap_note("want %s", want);
         }
     reset();
+    context.site_problem = "site.conf:1: found x";
+    expect("a site file that stops every run", "env.nccl", "fail: site.conf:1: found x | F ");
+    reset();
     context.machine = NULL;
     expect("without a machine values are not judged", "env.nccl",
            "skip: values were not judged: the machine could not be read | F ");
@@ -280,6 +309,7 @@ int main(void)
 {
     open_world();
     test_needs();
+    test_uneven();
     test_limits();
     test_cpus();
     test_settings();
