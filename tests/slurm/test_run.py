@@ -606,8 +606,8 @@ class TimeLimit:
 
 def test_without_plugin(c, scratch):
     """The launcher applies the rules itself, for every rank, and explains them on demand."""
-    job = write_job(scratch, "bare", train="steps = 8; global_batch = 32; micro_batch = 4; eval_every = 0;")
-    want = Reference(scratch, job, "bare")
+    job = write_job(scratch, "noplugin", train="steps = 8; global_batch = 32; micro_batch = 4; eval_every = 0;")
+    want = Reference(scratch, job, "noplugin")
     c.env["LOCKSTEP_EXPLAIN"] = "yes"
     for workers in (1, 2):
         result = c.run(*PMIX, "-N2", "--ntasks-per-node=1", tap.program(), "run", "--json",
