@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Signals only set this word; the loop looks at it between steps. */
@@ -218,6 +219,10 @@ static int finish(struct worker *w, enum ls_status status, struct ls_error *err)
     return code;
 }
 
+/* A launcher that is not ours names the rank that ended first: let that be the one with the cause, and not one that
+ * only heard of it. The keepers wait as long for records. */
+static const struct timespec echo_wait = {.tv_nsec = 500000000};
+
 static int work(struct worker *w)
 {
     struct ls_error err = {0};
@@ -246,6 +251,8 @@ static int work(struct worker *w)
     int code = finish(w, status, &err);
     ls_worker_give_up(w->client, code, err.message);
     ls_worker_leave(&w->ranks, status == LS_OK);
+    if (status == LS_ERR_ABORTED && !w->kept)
+        nanosleep(&echo_wait, NULL);
     ls_train_result_free(&w->result);
     free(w->plugins);
     return code;

@@ -220,7 +220,7 @@ static void test_late(void)
     context.rank = 1;
     enum ls_status status = ls_check_run(&context, 20, &report, &err);
     const struct ls_check_result *r = status == LS_OK ? find(&report.list, "ib.ctr") : NULL;
-    tap_ok(r && r->status == LS_CHECK_WARN && !strcmp(r->measured, "symbol_error rose by 5"),
+    tap_ok(r && r->status == LS_CHECK_FAIL && !strcmp(r->measured, "symbol_error rose by 5"),
            "an error that is counted while nodes send: %s", r ? r->measured : err.message);
     ls_check_report_free(&report);
 }
