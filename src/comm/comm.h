@@ -46,11 +46,6 @@ void ls_comm_close(struct ls_comm_world *world); /* local: never waits for a pee
  * 2 MiB on), page-touched by its owner. Buffers outside work too, at the price of a copy. */
 enum ls_status ls_comm_alloc(struct ls_comm_world *world, int64_t bytes, void **mem,
                              struct ls_error *err);
-/* As ls_comm_alloc, for memory in which all ranks hold the same: those of a node get one copy for all of
- * them, if they are on one NUMA node, else one each. What a rank writes, others may see before they have
- * passed a collective. An all-gather in place then moves nothing inside of the node. */
-enum ls_status ls_comm_alloc_common(struct ls_comm_world *world, int64_t bytes, void **mem,
-                                    struct ls_error *err);
 
 /* What a rank does, readable by its node's peers: the text of a named error. */
 enum ls_comm_activity {

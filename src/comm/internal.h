@@ -26,7 +26,6 @@ struct ls_comm_status {
     _Alignas(LS_CACHE_LINE) _Atomic uint64_t sequence; /* the collective started last ... */
     _Atomic uint32_t group;                            /* ... of this group */
     _Atomic uint32_t activity;                         /* enum ls_comm_activity */
-    _Atomic uint32_t numa;                             /* of the CPU on which the rank started */
 };
 
 #define LS_COMM_CPU_WORDS 16 /* 1024 CPUs; those beyond do not count */
@@ -83,8 +82,7 @@ struct ls_comm_member {
 
 struct ls_comm_arena {
     int64_t bytes;
-    uint64_t tag; /* of the messages that pass it */
-    char **base; /* [locals]: where every rank's part is mapped here; all alike: one for all */
+    char **base; /* [locals]: where every rank's part is mapped here */
 };
 
 /* A message that came before anyone wanted it. */
@@ -111,7 +109,6 @@ struct ls_comm_world {
     int arenas, arenas_cap;
     struct ls_comm *groups;
     bool crowded; /* more ranks than CPUs: who waits must let others run */
-    bool near;    /* all ranks of this node are on one NUMA node */
 
     struct ls_comm_net *net; /* NULL on a single node */
     void **address;          /* [size]: UCX worker addresses */
@@ -154,7 +151,6 @@ enum ls_status ls_comm_shm_map(int fd, size_t bytes, void **map, struct ls_error
 void ls_comm_shm_unmap(void *map, size_t bytes);
 /* Where my pointer lies in an arena, in the form of a slot; 0 if [p, p + bytes) is in none. */
 uint64_t ls_comm_shm_locate(const struct ls_comm_world *w, const void *p, int64_t bytes);
-void ls_comm_shm_close(struct ls_comm_world *w); /* unmaps and frees all arenas */
 char *ls_comm_shm_at(const struct ls_comm_world *w, int local, uint64_t where);
 
 struct ls_comm_socket_name {

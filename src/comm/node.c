@@ -158,7 +158,7 @@ void ls_comm_node_work(struct ls_comm_request *r)
         }
         break;
     default:
-        if (out != r->src[r->root])
+        if (r->root != c->me)
             memcpy(out, r->src[r->root], bytes);
     }
 }

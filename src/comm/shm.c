@@ -83,103 +83,60 @@ static void touch(void *map, size_t bytes)
         madvise(map, bytes, MADV_COLLAPSE);
 }
 
-static const char allocation[] = "allocation of communicated memory";
-
-static enum ls_status new_arena(struct ls_comm_world *w, int64_t bytes,
-                                struct ls_comm_arena **arena, struct ls_error *err)
+static struct ls_comm_arena *new_arena(struct ls_comm_world *w, int64_t bytes)
 {
-    if (bytes <= 0 || bytes > INT64_C(1) << 39)
-        return ls_error_set(err, LS_ERR_USAGE, "%s: expected 1 byte to 512 GiB, found %lld",
-                            allocation, (long long)bytes);
-    if (w->arenas >= 1 << 20)
-        return ls_error_set(err, LS_ERR_USAGE, "%s: too many", allocation);
     if (!ls_grow(&w->arena, &w->arenas_cap, w->arenas + 1, sizeof *w->arena))
-        return ls_error_set(err, LS_ERR_NOMEM, "%s", allocation);
+        return NULL;
     struct ls_comm_arena *a = &w->arena[w->arenas];
-    *a =
-        (struct ls_comm_arena){.bytes = bytes, .tag = UINT64_C(0xa11c) << 32 | (uint64_t)w->arenas};
+    a->bytes = bytes;
     a->base = calloc((size_t)w->locals, sizeof *a->base);
     if (!a->base)
-        return ls_error_set(err, LS_ERR_NOMEM, "%s", allocation);
+        return NULL;
     w->arenas++;
-    *arena = a;
-    return LS_OK;
-}
-
-static size_t arena_size(const struct ls_comm_arena *a)
-{
-    return (size_t)ls_round_up(a->bytes, a->bytes >= HUGE ? HUGE : PAGE);
-}
-
-/* Creates this rank's part, touched before the peers do, so that the pages lie near its CPU, and passes
- * it to them. */
-static enum ls_status give(struct ls_comm_world *w, struct ls_comm_arena *a, struct ls_error *err)
-{
-    int fd;
-    void *map;
-    LS_TRY(ls_comm_shm_create("lockstep-arena", arena_size(a), &fd, &map, err));
-    a->base[w->me] = map;
-    touch(map, arena_size(a));
-    enum ls_status status = LS_OK;
-    for (int k = 0; k < w->locals && status == LS_OK; k++)
-        if (k != w->me)
-            status = ls_comm_socket_send(w, k, a->tag, (uint64_t)a->bytes, fd, err);
-    close(fd);
-    return status;
-}
-
-static enum ls_status take(struct ls_comm_world *w, struct ls_comm_arena *a, int local,
-                           struct ls_error *err)
-{
-    int fd;
-    void *map;
-    LS_TRY(ls_comm_socket_recv(w, local, a->tag, (uint64_t)a->bytes, allocation, &fd, err));
-    enum ls_status status = ls_comm_shm_map(fd, arena_size(a), &map, err);
-    close(fd);
-    if (status == LS_OK) {
-        a->base[local] = map;
-        touch(map, arena_size(a));
-    }
-    return status;
+    return a;
 }
 
 enum ls_status ls_comm_alloc(struct ls_comm_world *w, int64_t bytes, void **mem,
                              struct ls_error *err)
 {
-    struct ls_comm_arena *a;
-    LS_TRY(new_arena(w, bytes, &a, err));
-    LS_TRY(give(w, a, err));
-    for (int k = 0; k < w->locals; k++)
+    static const char what[] = "allocation of communicated memory";
+    if (bytes <= 0 || bytes > INT64_C(1) << 39)
+        return ls_error_set(err, LS_ERR_USAGE, "%s: expected 1 byte to 512 GiB, found %lld", what,
+                            (long long)bytes);
+    if (w->arenas >= 1 << 20)
+        return ls_error_set(err, LS_ERR_USAGE, "%s: too many", what);
+    int index = w->arenas;
+    struct ls_comm_arena *a = new_arena(w, bytes);
+    if (!a)
+        return ls_error_set(err, LS_ERR_NOMEM, "%s", what);
+    size_t size = (size_t)ls_round_up(bytes, bytes >= HUGE ? HUGE : PAGE);
+    uint64_t tag = UINT64_C(0xa11c) << 32 | (uint64_t)index;
+    int fd;
+    void *map;
+    LS_TRY(ls_comm_shm_create("lockstep-arena", size, &fd, &map, err));
+    a->base[w->me] = map;
+    touch(map, size); /* before the peers, so that the pages lie near the owner's CPU */
+    enum ls_status status = LS_OK;
+    for (int k = 0; k < w->locals && status == LS_OK; k++)
         if (k != w->me)
-            LS_TRY(take(w, a, k, err));
-    *mem = a->base[w->me];
-    return LS_OK;
-}
-
-enum ls_status ls_comm_alloc_common(struct ls_comm_world *w, int64_t bytes, void **mem,
-                                    struct ls_error *err)
-{
-    if (!w->near)
-        return ls_comm_alloc(w, bytes, mem, err);
-    struct ls_comm_arena *a;
-    LS_TRY(new_arena(w, bytes, &a, err));
-    LS_TRY(w->me == 0 ? give(w, a, err) : take(w, a, 0, err));
-    for (int k = 1; k < w->locals; k++)
-        a->base[k] = a->base[0];
-    *mem = a->base[0];
-    return LS_OK;
-}
-
-void ls_comm_shm_close(struct ls_comm_world *w)
-{
-    for (int i = 0; i < w->arenas; i++) {
-        struct ls_comm_arena *a = &w->arena[i];
-        for (int k = 0; k < w->locals; k++)
-            if (k == 0 || a->base[k] != a->base[0])
-                ls_comm_shm_unmap(a->base[k], arena_size(a));
-        free(a->base);
+            status = ls_comm_socket_send(w, k, tag, (uint64_t)bytes, fd, err);
+    close(fd);
+    for (int k = 0; k < w->locals && status == LS_OK; k++) {
+        if (k == w->me)
+            continue;
+        status = ls_comm_socket_recv(w, k, tag, (uint64_t)bytes, what, &fd, err);
+        if (status != LS_OK)
+            break;
+        status = ls_comm_shm_map(fd, size, &map, err);
+        close(fd);
+        if (status == LS_OK) {
+            a->base[k] = map;
+            touch(map, size);
+        }
     }
-    free(w->arena);
+    if (status == LS_OK)
+        *mem = a->base[w->me];
+    return status;
 }
 
 uint64_t ls_comm_shm_locate(const struct ls_comm_world *w, const void *p, int64_t bytes)

@@ -46,8 +46,7 @@ static char *partial(const struct ls_comm_request *r, const struct ls_comm_tile 
     return s->partial + (before + t->place) * s->wire_size;
 }
 
-/* Where a result goes: to all members of the node, once where their memory is common, or to the one
- * whose block it is. */
+/* Where a result goes: to all members of the node, or to the one whose block it is. */
 static int results(const struct ls_comm_request *r, const struct ls_comm_tile *t, void **to)
 {
     const struct ls_comm *c = r->comm;
@@ -57,8 +56,7 @@ static int results(const struct ls_comm_request *r, const struct ls_comm_tile *t
         return n;
     }
     for (int k = 0; k < c->locals; k++)
-        if (r->kind == LS_COMM_REDUCE_SCATTER ? c->members[k] == t->block
-                                              : k == 0 || r->dst[k] != r->dst[0])
+        if (r->kind != LS_COMM_REDUCE_SCATTER || c->members[k] == t->block)
             to[n++] = result(r, k, t);
     return n;
 }

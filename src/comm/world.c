@@ -208,9 +208,6 @@ static enum ls_status open_control(struct ls_comm_world *w, struct ls_error *err
         for (int i = 0; i < LS_COMM_CPU_WORDS * 64; i++)
             if (CPU_ISSET(i, &cpus))
                 atomic_fetch_or(&w->control->cpus[i / 64], UINT64_C(1) << (i % 64));
-    unsigned cpu, numa;
-    if (getcpu(&cpu, &numa) == 0)
-        atomic_store(&w->control->rank[w->me].numa, numa);
     atomic_fetch_add(&w->control->ready, 1);
     struct ls_comm_patience patience;
     ls_comm_patience_start(&patience);
@@ -231,9 +228,6 @@ static enum ls_status open_control(struct ls_comm_world *w, struct ls_error *err
     for (int i = 0; i < LS_COMM_CPU_WORDS; i++)
         usable += __builtin_popcountll(atomic_load(&w->control->cpus[i]));
     w->crowded = usable < w->locals;
-    w->near = true;
-    for (int k = 1; k < w->locals; k++)
-        w->near &= atomic_load(&w->control->rank[k].numa) == atomic_load(&w->control->rank[0].numa);
     return LS_OK;
 }
 
@@ -361,7 +355,16 @@ void ls_comm_close(struct ls_comm_world *w)
         next = l->next;
         free(l);
     }
-    ls_comm_shm_close(w);
+    for (int i = 0; i < w->arenas; i++) {
+        struct ls_comm_arena *a = &w->arena[i];
+        size_t huge = 2 << 20;
+        size_t size =
+            (size_t)ls_round_up(a->bytes, a->bytes >= (int64_t)huge ? (int64_t)huge : 4096);
+        for (int k = 0; k < w->locals; k++)
+            ls_comm_shm_unmap(a->base[k], size);
+        free(a->base);
+    }
+    free(w->arena);
     ls_comm_shm_unmap(w->control, w->control_bytes);
     for (int k = 0; k < w->locals && w->sock; k++)
         if (w->sock[k] >= 0)

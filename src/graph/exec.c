@@ -25,7 +25,7 @@ static const struct ls_op *find_op(const struct ls_prog *p, int id)
     return NULL;
 }
 
-bool ls_exec_moves_nothing(const struct ls_prog *p, const struct ls_op *op)
+static bool moves_nothing(const struct ls_prog *p, const struct ls_op *op)
 {
     bool view = op->kind == LS_K_SLICE && p->tensor[op->out[0]].storage == LS_STORE_VIEW;
     return op->kind == LS_K_RESHAPE || op->kind == LS_K_JOIN || view;
@@ -43,7 +43,7 @@ static enum ls_status prepare_op(struct ls_exec *e, int i, struct ls_operand *io
         return ls_error_set(err, LS_ERR_UNSUPPORTED,
                             "a transient gradient bucket reached the device: run the fuse pass; "
                             "with ZeRO 2 and 3 there is no kernel that zeroes its gaps yet");
-    if (ls_exec_moves_nothing(p, op) || !ls_exec_is_here(e, op))
+    if (moves_nothing(p, op) || !ls_exec_is_here(e, op))
         return LS_OK;
     l->here = true;
     if (ls_graph_is_collective(op->kind))
@@ -120,8 +120,7 @@ static enum ls_status allocate(struct ls_exec *e, struct ls_error *err)
         e->lent[p->tensor[t].role] |= p->tensor[t].comm;
     for (int r = 0; r < LS_ROLES; r++) {
         if (p->arena_bytes[r] && e->lent[r])
-            LS_TRY(e->comm->alloc(e->comm->arg, p->arena_bytes[r], ls_exec_is_common(p, r),
-                                  &e->mem[r], err));
+            LS_TRY(e->comm->alloc(e->comm->arg, p->arena_bytes[r], &e->mem[r], err));
         else if (p->arena_bytes[r])
             LS_TRY(e->api->alloc(e->dev, p->arena_bytes[r], &e->mem[r], err));
     }

@@ -40,15 +40,12 @@ struct ls_exec {
 };
 
 void *ls_exec_address(const struct ls_exec *e, int t);
-bool ls_exec_moves_nothing(const struct ls_prog *p, const struct ls_op *op);
 
 /* exec_ranks.c */
 /* Does this rank's pipeline stage run the op? */
 bool ls_exec_is_here(const struct ls_exec *e, const struct ls_op *op);
 /* The attributes with what depends on this rank's coordinates. */
 struct ls_attr ls_exec_resolve(const struct ls_exec *e, const struct ls_op *op);
-/* Do all ranks hold the same in this role's arena, and does each write its slice of it only? */
-bool ls_exec_is_common(const struct ls_prog *p, enum ls_role role);
 enum ls_status ls_exec_prepare_collective(struct ls_exec *e, const struct ls_op *op,
                                           struct ls_exec_launch *l, struct ls_error *err);
 enum ls_status ls_exec_prepare_keep(struct ls_exec *e, const struct ls_op *op,

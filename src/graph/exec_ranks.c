@@ -37,32 +37,6 @@ struct ls_attr ls_exec_resolve(const struct ls_exec *e, const struct ls_op *op)
     return attr;
 }
 
-static bool is_own_slice(const struct ls_prog *p, int t)
-{
-    for (; p->tensor[t].storage != LS_STORE_OWN; t = p->tensor[t].base)
-        if (p->tensor[t].storage == LS_STORE_VIEW && p->tensor[t].slice_axis == LS_AXIS_DATA)
-            return true;
-    return false;
-}
-
-/* Then one copy can serve the ranks of a node. Nobody's slice changes while another one reads it: a rank
- * updates behind the step's commit, which no rank reaches before its backward is done, and begins the
- * next step behind the all-gather. */
-bool ls_exec_is_common(const struct ls_prog *p, enum ls_role role)
-{
-    if (role != LS_ROLE_PARAM)
-        return false;
-    for (int a = 0; a < LS_AXES; a++)
-        if (a != LS_AXIS_DATA && ls_graph_mesh(p, (enum ls_axis)a) > 1)
-            return false;
-    for (int i = 0; i < p->nop; i++)
-        for (int k = 0; k < p->op[i].nout && p->op[i].kind != LS_K_ALL_GATHER; k++)
-            if (p->tensor[ls_graph_root(p, p->op[i].out[k])].role == role &&
-                !is_own_slice(p, p->op[i].out[k]) && !ls_exec_moves_nothing(p, &p->op[i]))
-                return false;
-    return true;
-}
-
 enum ls_status ls_exec_prepare_collective(struct ls_exec *e, const struct ls_op *op,
                                           struct ls_exec_launch *l, struct ls_error *err)
 {

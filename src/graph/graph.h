@@ -285,10 +285,8 @@ struct ls_exec_comm {
     void *arg;
     int coord[LS_AXES];
     /* Zeroed memory for arenas with communicated tensors; stays the communicator's. The same calls in
-     * the same order on all ranks. `common`: all ranks hold the same there, so that some of them may get
-     * one copy. NULL: the device's memory will do. */
-    enum ls_status (*alloc)(void *arg, int64_t bytes, bool common, void **mem,
-                            struct ls_error *err);
+     * the same order on all ranks. NULL: the device's memory will do. */
+    enum ls_status (*alloc)(void *arg, int64_t bytes, void **mem, struct ls_error *err);
     /* NULL: the program can be opened, to see what it takes, but not run. */
     enum ls_status (*start)(void *arg, const struct ls_collective *c, void **req,
                             struct ls_error *err);

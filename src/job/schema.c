@@ -161,9 +161,8 @@ static const struct ls_job_key job_rows[] = {
     {"parallel.zero", AT(INT, parallel.zero), .max = 3, .fallback = "0",
      .doc = "Stage of ZeRO. With 0 every rank updates all parameters. With 1 each updates its slice "
             "of them, keeps only that slice's moments, and takes the rest from the others: less "
-            "memory and less work per rank for as much communication. Ranks of one NUMA node have one "
-            "copy of the parameters between them, unless batch norm averages are among these. "
-            "Checkpoints are the same, and a run may resume with another stage. Stages 2 and 3 (slices of gradients and "
+            "memory and less work per rank for as much communication. Checkpoints are the same, and "
+            "a run may resume with another stage. Stages 2 and 3 (slices of gradients and "
             "parameters) do not work yet and are refused."},
 
     {"checkpoint.dir", AT(STRING, checkpoint.dir), .fallback = "<name>.ckpt",

@@ -10,11 +10,10 @@ enum ls_status ls_ranks_heard(enum ls_status status, struct ls_error *err)
     return LS_ERR_ABORTED;
 }
 
-static enum ls_status alloc(void *arg, int64_t bytes, bool common, void **mem, struct ls_error *err)
+static enum ls_status alloc(void *arg, int64_t bytes, void **mem, struct ls_error *err)
 {
     struct ls_ranks *ranks = arg;
-    return ls_ranks_heard(
-        (common ? ls_comm_alloc_common : ls_comm_alloc)(ranks->world, bytes, mem, err), err);
+    return ls_ranks_heard(ls_comm_alloc(ranks->world, bytes, mem, err), err);
 }
 
 /* Starts one of the program's collectives on the group `data`, element for element what it says. */

@@ -8,14 +8,11 @@
 
 enum { MEMORY = 16 << 20 };
 
-enum { COMMON = 2 };
-
 struct kit {
     struct rank *r;
     struct ls_comm *c;
     int n, me;
-    char *in[2];  /* private, arena */
-    void *out[3]; /* and common arena */
+    char *in[2], *out[2]; /* shared arena, private */
     double *want;
     int cases;
 };
@@ -103,18 +100,14 @@ static int reduce_scatter(struct kit *k, int shared, bool in_place, int64_t n, e
     return 0;
 }
 
-static const char *const places[] = {"private", "arena", "common arena"};
-
 static int all_gather(struct kit *k, int shared, bool in_place, int64_t n, enum ls_comm_type t)
 {
     char what[128];
     snprintf(what, sizeof what, "all-gather of %lld %s, %s%s", (long long)n, number_name(t),
-             places[shared], in_place ? ", in place" : "");
+             shared ? "arena" : "private", in_place ? ", in place" : "");
     int64_t bytes = n * number_size(t);
     char *out = k->out[shared], *in = in_place ? out + k->me * bytes : k->in[shared];
     memset(out, 0xee, (size_t)(bytes * k->n));
-    if (shared == COMMON && ls_comm_barrier(k->c, &k->r->err) != LS_OK) /* all have cleared it */
-        return harness_fail(k->r, "%s: %s", what, k->r->err.message);
     numbers_fill(in, n, t, k->me, 3);
     struct ls_comm_request *q;
     if (ls_comm_all_gather(k->c, in, out, n, t, &q, &k->r->err) != LS_OK ||
@@ -126,8 +119,6 @@ static int all_gather(struct kit *k, int shared, bool in_place, int64_t n, enum 
         if (n && memcmp(out + i * bytes, want, (size_t)bytes) != 0)
             return harness_fail(k->r, "%s: block %d is wrong", what, i);
     }
-    if (shared == COMMON && ls_comm_barrier(k->c, &k->r->err) != LS_OK) /* all have looked */
-        return harness_fail(k->r, "%s: %s", what, k->r->err.message);
     k->cases++;
     return 0;
 }
@@ -207,8 +198,6 @@ static int run(struct rank *r)
     for (int i = 0; i < 2; i++)
         if (ls_comm_alloc(r->world, MEMORY, &mem[i], &r->err) != LS_OK)
             return harness_fail(r, "%s", r->err.message);
-    if (ls_comm_alloc_common(r->world, MEMORY, &k.out[COMMON], &r->err) != LS_OK)
-        return harness_fail(r, "%s", r->err.message);
     k.in[1] = mem[0];
     k.out[1] = mem[1];
     k.in[0] = malloc(MEMORY);
@@ -235,8 +224,7 @@ static int run(struct rank *r)
                       broadcast(&k, shared, n, t, k.n - 1);
             }
             if (!bad && n * k.n * 8 <= MEMORY)
-                bad = reduce_scatter(&k, shared, true, n, LS_COMM_F32, LS_COMM_SUM) ||
-                      all_gather(&k, COMMON, true, n, LS_COMM_F32);
+                bad = reduce_scatter(&k, shared, true, n, LS_COMM_F32, LS_COMM_SUM);
             if (!bad && n * 12 <= MEMORY)
                 bad = all_reduce(&k, shared, true, n, LS_COMM_F32, LS_COMM_SUM) ||
                       send_recv(&k, shared, n);

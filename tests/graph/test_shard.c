@@ -1,6 +1,5 @@
 /* Many ranks against one: every setting of the mesh trains the same global program, in double and in
  * float, with each collective at its launch and as late as its wait allows. */
-#include "graph/exec.h"
 #include "tests/graph/drive.h"
 #include "tests/graph/ranks.h"
 #include "tests/reference/ref.h"
@@ -195,31 +194,6 @@ static void check_zero_form(void)
     ls_graph_free(&p);
 }
 
-/* One copy for the ranks of a node: only where each writes nothing but its own slice. */
-static void check_common_form(void)
-{
-    static const struct {
-        struct setting s;
-        bool common;
-    } row[] = {
-        {{"mlp, ZeRO 1", program_mlp, .data = 3, .micros = 3, .zero = 1}, true},
-        {{"mlp, ZeRO 1, SGD", program_mlp, .data = 2, .micros = 2, .zero = 1, .sgd = true}, true},
-        {{"mlp, each updates all", program_mlp, .data = 3, .micros = 3}, false},
-        {{"mlp, ZeRO 3", program_mlp, .data = 3, .micros = 3, .zero = 3}, false},
-        {{"averages", program_convnet, .data = 2, .micros = 2, .zero = 1}, false},
-        {{"data x tensor", program_wide, .data = 2, .tensor = 2, .micros = 2, .zero = 1}, false},
-    };
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        struct ls_prog p;
-        compile(&p, &row[i].s, true, NULL);
-        tap_ok(ls_exec_is_common(&p, LS_ROLE_PARAM) == row[i].common, "%s: parameters are %s",
-               row[i].s.name, row[i].common ? "common" : "each rank's own");
-        tap_ok(!ls_exec_is_common(&p, LS_ROLE_GRAD), "%s: gradients are each rank's own",
-               row[i].s.name);
-        ls_graph_free(&p);
-    }
-}
-
 static void check_mesh_form(void)
 {
     struct setting s = {"wide", program_wide, .data = 2, .tensor = 2, .micros = 2};
@@ -388,7 +362,6 @@ int main(int argc, char **argv)
     if (!*word) {
         check_data_form();
         check_zero_form();
-        check_common_form();
         check_mesh_form();
         check_errors();
     }

@@ -228,10 +228,10 @@ void ls_world_collective(void *arg, const int *coord, const struct ls_collective
 
 /* ---- ls_exec ---------------------------------------------------------------------------------- */
 
-static enum ls_status lend(void *arg, int64_t bytes, bool common, void **mem, struct ls_error *err)
+static enum ls_status lend(void *arg, int64_t bytes, void **mem, struct ls_error *err)
 {
     struct ls_world_rank *r = arg;
-    (void)common, (void)err;
+    (void)err;
     *mem = r->mem[r->nmem++] = allocate((size_t)bytes);
     r->lent += (int)bytes;
     return LS_OK;

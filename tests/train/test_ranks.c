@@ -51,7 +51,7 @@ static int collectives(struct rank *r)
     ls_ranks_exec_comm(&ranks, &comm);
     if (comm.coord[LS_AXIS_DATA] != r->rank)
         return harness_fail(r, "coordinate %d", comm.coord[LS_AXIS_DATA]);
-    if (comm.alloc(comm.arg, ALL * 4, false, &mem, &r->err) != LS_OK)
+    if (comm.alloc(comm.arg, ALL * 4, &mem, &r->err) != LS_OK)
         return harness_fail(r, "%s", r->err.message);
     int64_t n = (int64_t)SLICE * r->size;
     float *x = mem, *mine = x + (int64_t)SLICE * r->rank;
