@@ -200,31 +200,41 @@ static void on_event(size_t handler, pmix_status_t status, const pmix_proc_t *so
 
 // ---- on the keeper's thread ---------------------------------------------------------------------
 
-// PMIx_server_init looks at the whole machine through hwloc, with every plugin that there is
-// (OpenCL, CUDA and the like), to offer the result to workers: 80 ms, and a keeper must not touch a
-// GPU. Our workers do not ask, so it gets a flat list of CPUs: 5 ms. No argument reaches hwloc
-// inside PMIx, hence this.
-static const char *const hwloc_names[] = {"HWLOC_COMPONENTS", "HWLOC_PLUGINS_BLACKLIST"};
-static const char *const hwloc_values[] = {
-    "no_os,stop",
-    "hwloc_opencl.so,hwloc_gl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so"};
+// What no argument of PMIx_server_init can carry, set while it runs.
+//
+// It looks at the whole machine through hwloc, with every plugin that there is (OpenCL, CUDA and the
+// like), to offer the result to workers: 80 ms, and a keeper must not touch a GPU. Our workers do not
+// ask, so it gets a flat list of CPUs: 5 ms.
+//
+// Data reaches workers by messages. In shared memory ("ds21", the default of 4.2) a reader rarely finds
+// an entry that is not whole yet: UNPACK-PAST-END in dstore_base.c, openpmix issue 1800; seen once in some
+// hundred runs on a loaded node. With ds21 alone, server and workers do not even start.
+static const struct {
+    const char *name, *value;
+} settings[] = {
+    {"HWLOC_COMPONENTS", "no_os,stop"},
+    {"HWLOC_PLUGINS_BLACKLIST",
+     "hwloc_opencl.so,hwloc_gl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so"},
+    {"PMIX_MCA_gds", "hash"},
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
 
-static void calm_hwloc(char *saved[2])
+static void set_environment(char *saved[SETTINGS])
 {
-    for (int i = 0; i < 2; i++) {
-        const char *old = getenv(hwloc_names[i]);
+    for (int i = 0; i < SETTINGS; i++) {
+        const char *old = getenv(settings[i].name);
         saved[i] = old ? strdup(old) : NULL;
-        setenv(hwloc_names[i], hwloc_values[i], 1);
+        setenv(settings[i].name, settings[i].value, 1);
     }
 }
 
-static void restore_hwloc(char *saved[2])
+static void restore_environment(char *saved[SETTINGS])
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < SETTINGS; i++) {
         if (saved[i])
-            setenv(hwloc_names[i], saved[i], 1);
+            setenv(settings[i].name, saved[i], 1);
         else
-            unsetenv(hwloc_names[i]);
+            unsetenv(settings[i].name);
         free(saved[i]);
     }
 }
@@ -243,11 +253,11 @@ static enum ls_status start(struct ls_wire_server *s, struct ls_error *err)
     PMIX_INFO_CONSTRUCT(&info[1]);
     PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, s->folder.path, PMIX_STRING);
     PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, s->folder.path, PMIX_STRING);
-    char *saved[2];
-    calm_hwloc(saved);
+    char *saved[SETTINGS];
+    set_environment(saved);
     used = true;
     pmix_status_t rc = PMIx_server_init(&module, info, 2);
-    restore_hwloc(saved);
+    restore_environment(saved);
     PMIX_INFO_DESTRUCT(&info[0]);
     PMIX_INFO_DESTRUCT(&info[1]);
     char text[80];
