@@ -85,6 +85,13 @@ static int wait_for(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static bool has_checked;
+
+bool ls_cli_has_checked(void)
+{
+    return has_checked;
+}
+
 int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers)
 {
     const char *how = getenv("LOCKSTEP_CHECK");
@@ -123,6 +130,7 @@ int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int 
         _exit(LS_EXIT_ENV);
     }
     int code = pid > 0 ? wait_for(pid) : LS_EXIT_FAILED;
+    has_checked = pid > 0;
     free(argv);
     if (code != LS_EXIT_OK && (!getenv("SLURM_PROCID") || !strcmp(getenv("SLURM_PROCID"), "0")))
         ls_cli_error("the check ended with %d, so nothing is started; LOCKSTEP_CHECK=off starts "

@@ -50,6 +50,7 @@ char *ls_cli_program_path(const char *name);
 /* What LOCKSTEP_CHECK asks for (off, fast, full) before something is started: runs `lockstep check` on
  * these nodes. LS_EXIT_OK, or the exit code to end with. `workers`: ranks in each task; 0: one. */
 int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers);
+bool ls_cli_has_checked(void); /* did that start the check? */
 /* A whole number from 1 to 65536. */
 bool ls_cli_number(const char *text, int *value);
 /* Reads the job, printing all problems; returns an exit code. */

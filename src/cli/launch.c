@@ -156,6 +156,7 @@ enum ls_status ls_cli_keep(struct ls_keep_config config, const int *signals,
     /* Our own workers come back after it; what another program does with it is its own affair. */
     code_of_usr1 = config.programs ? 128 + SIGUSR1 : LS_EXIT_REQUEUE;
     config.begun = &begun;
+    config.follows = ls_cli_has_checked();
     int fd = ls_cli_hear_signals(signals, slurm);
     if (fd < 0) {
         ls_cli_error("cannot watch for signals: %s", strerror(errno));

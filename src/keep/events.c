@@ -382,7 +382,7 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
     }
     ls_wire_server_close(k.server);
     ls_wire_control_close(k.control);
-    ls_wire_client_close(k.client);
+    ls_keeper_leave_slurm(&k);
     for (int i = 0; k.host && k.host[i]; i++)
         free(k.host[i]);
     free(k.host);

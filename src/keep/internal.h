@@ -47,6 +47,7 @@ struct ls_keeper {
     const struct ls_keep_config *config;
     struct ls_wire_teller teller;
     struct ls_wire_client *client; /* of the PMIx server above; closed before the workers start */
+    bool rolled;                   /* ls_wire_roll_end is to follow */
     struct ls_wire_control *control;
     struct ls_wire_server *server;
     struct ls_wire_map map;
@@ -91,6 +92,7 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err);
 /* events.c: until all keepers agree on an exit code. */
 enum ls_status ls_keeper_loop(struct ls_keeper *k, int signals, struct ls_error *err);
 void ls_keeper_kill(struct ls_keeper *k, int sig);
+void ls_keeper_leave_slurm(struct ls_keeper *k); /* its PMIx; may be called twice. start.c */
 /* rules.c: once the ranks' places are known: what is decided for each; no more threads than its share of the CPUs
  * (false: no memory); and what a person should know of all that. */
 enum ls_status ls_keep_apply_rules(struct ls_keeper *k, struct ls_error *err);

@@ -130,6 +130,7 @@ struct ls_keep_config {
     const char *host; /* name of this node for messages; NULL: gethostname */
     /* The step whose PMIx server knows the other keepers; NULL: this keeper is alone. */
     const struct ls_slurm *step;
+    bool follows; /* another program was PMIx client of this task before: the check */
     /* Set to 1 once the keepers have met. Until then nothing has to be ended or cleaned up, nobody looks at
      * signals, and whoever receives one may end this process; where that is a task, Slurm ends the step. */
     volatile sig_atomic_t *begun; /* may be NULL */

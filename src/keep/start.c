@@ -83,11 +83,24 @@ static void say(void *arg, const char *text)
     fflush(k->config->out);
 }
 
+void ls_keeper_leave_slurm(struct ls_keeper *k)
+{
+    ls_wire_client_close(k->client);
+    k->client = NULL;
+    if (k->rolled)
+        ls_wire_roll_end();
+    k->rolled = false;
+}
+
 /* Through Slurm's PMIx. */
 static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *config = k->config;
     k->teller = (struct ls_wire_teller){.say = say, .arg = k, .code = k->kind->late};
+    if (config->follows) {
+        k->rolled = true;
+        LS_TRY(ls_wire_roll_again(LS_WIRE_ARRIVAL, err));
+    }
     LS_TRY(ls_wire_client_open_telling(config->host, LS_WIRE_ARRIVAL, &k->teller, &k->client, err));
     const struct ls_wire_client *c = k->client;
     struct ls_pmix_view view = ls_wire_view(c);
@@ -117,8 +130,7 @@ static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
                                              .arg = k->client};
     LS_TRY(ls_wire_control_open(&control, &k->control, err));
     /* Finalized before training: from here on a death is ours to handle, not Slurm's. */
-    ls_wire_client_close(k->client);
-    k->client = NULL;
+    ls_keeper_leave_slurm(k);
     return LS_OK;
 }
 

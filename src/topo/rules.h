@@ -57,9 +57,10 @@ enum ls_topo_level { LS_TOPO_INFO, LS_TOPO_WARN, LS_TOPO_PROBLEM };
 struct ls_topo_note {
     enum ls_topo_level level;
     const char *text; /* one line, complete with remedy */
-    const char *about; /* the user's variable that it judges; "cpus": the task's CPUs; NULL: anything
+    const char
+        *about; /* the user's variable that it judges; "cpus": the task's CPUs; NULL: anything
                           else */
-    bool own;          /* of this task and not of its node: said by more than one task of it */
+    bool own;   /* of this task and not of its node: said by more than one task of it */
 };
 struct ls_topo_variable {
     const char *name, *value; /* value NULL: left alone on purpose */

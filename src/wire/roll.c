@@ -196,6 +196,46 @@ enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *rol
     return status;
 }
 
+/* The tasks of this node, "0,1,5"; NULL: PMIx does not say. malloc'd. */
+static char *local_ranks(const pmix_proc_t *me)
+{
+    pmix_proc_t all;
+    pmix_value_t *v = NULL;
+    char *list = NULL;
+    PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
+    if (PMIx_Get(&all, PMIX_LOCAL_PEERS, NULL, 0, &v) == PMIX_SUCCESS && v &&
+        v->type == PMIX_STRING && v->data.string)
+        list = strdup(v->data.string);
+    if (v)
+        PMIX_VALUE_RELEASE(v);
+    return list;
+}
+
+enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
+{
+    static const char again[] = "ls.again";
+    pmix_proc_t me;
+    double until = ls_time_monotonic() + deadline;
+    if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
+        return LS_OK;
+    char *list = local_ranks(&me), *next = list;
+    enum ls_status status = LS_OK;
+    publish(again, "1", 1);
+    while (next && *next && status == LS_OK) {
+        struct question q;
+        int rank = (int)strtol(next, &next, 10);
+        next += *next == ',';
+        ask(me.nspace, rank, again, &q);
+        if (!get(me.nspace, rank, again, &q, until))
+            status =
+                ls_error_set(err, LS_ERR_TIMEOUT,
+                             "rank %d of this node has not come back from the check within %g s",
+                             rank, deadline);
+    }
+    free(list);
+    return status;
+}
+
 void ls_wire_roll_end(void)
 {
     PMIx_Finalize(NULL, 0);

@@ -206,9 +206,9 @@ static void on_event(size_t handler, pmix_status_t status, const pmix_proc_t *so
 // like), to offer the result to workers: 80 ms, and a keeper must not touch a GPU. Our workers do not
 // ask, so it gets a flat list of CPUs: 5 ms.
 //
-// Data reaches workers by messages. In shared memory ("ds21", the default of 4.2) a reader rarely finds
-// an entry that is not whole yet: UNPACK-PAST-END in dstore_base.c, openpmix issue 1800; seen once in some
-// hundred runs on a loaded node. With ds21 alone, server and workers do not even start.
+// Data reaches workers by messages. With a handful of workers that is a little faster than files of shared
+// memory ("ds21", the default of 4.2), and a keeper that is killed leaves none. With ds21 alone, as a user
+// may have set it, server and workers do not even start.
 static const struct {
     const char *name, *value;
 } settings[] = {

@@ -81,6 +81,10 @@ struct ls_wire_roll {
 };
 enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *roll,
                                  struct ls_error *err);
+/* The same call for a process that follows another one as PMIx client of the same task: waits until all tasks of this node
+ * have come so far. Slurm's PMIx takes a client that leaves while another task of the node is in a fence for one that was in
+ * it, too, and passes the fence on without data (UNPACK-PAST-END; libpmix 4.2.2). Errors: TIMEOUT. */
+enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err);
 void ls_wire_roll_end(void);
 /* An ls_wire_exchange_fn; `client` is a struct ls_wire_client. Blobs may be empty and may differ in
  * length between ranks; 1 MiB at most. PMIx keeps and carries along what earlier exchanges
