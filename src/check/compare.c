@@ -50,7 +50,9 @@ static bool tells_for(const struct ls_check_result *r, const struct ls_check *ch
     return (check->needs & LS_CHECK_NEEDS_GPU && r->check->local == ls_check_gpu_visible &&
             r->status == LS_CHECK_SKIP) ||
            (check->needs & LS_CHECK_NEEDS_JOB && r->check->local == ls_check_job &&
-            r->status == LS_CHECK_FAIL);
+            r->status >= LS_CHECK_TIMEOUT) ||
+           (!(check->needs & LS_CHECK_NEEDS_JOB) && r->check->local == ls_check_machine &&
+            r->status >= LS_CHECK_TIMEOUT);
 }
 
 /* Ranks that have nothing to compare, and say why: to have none where others have one is a difference, too.

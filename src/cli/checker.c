@@ -105,7 +105,8 @@ static void take_job(struct checker *c, struct ls_cli_apart *child, double until
         struct ls_buf problems;
         ls_buf_init(&problems, (size_t)1 << 20);
         snprintf(path, sizeof path, "/proc/self/fd/%d", child->out);
-        ls_job_read(path, NULL, 0, &c->job, &problems, &c->job_problem);
+        if (ls_job_read(path, NULL, 0, &c->job, &problems, &c->job_problem) == LS_OK)
+            c->job->path = c->options.path; /* for messages */
         ls_buf_free(&problems);
     } else
         explain(child, code, &c->job_problem, &x->job_late);

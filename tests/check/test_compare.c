@@ -136,18 +136,33 @@ static void test_nodes_without_gpus(void)
            "pass 0 1 x H100 | warn 1 no GPU here | skip 1 no GPU here | pass 0 550.54");
 }
 
-/* A job description that one node cannot read is told by job.cfg. */
+/* A job description that one node cannot read is told by job.cfg, a machine by sys.machine. */
 static void test_told_once(void)
 {
+    static const struct {
+        const char *first, *then;
+        enum ls_check_status status;
+        const char *want;
+    } row[] = {
+        {"job.cfg", "job.data", LS_CHECK_FAIL, "fail 1 no file | skip 1 nothing | pass 0 a"},
+        {"job.cfg", "job.data", LS_CHECK_TIMEOUT, "timeout 1 no file | skip 1 nothing | pass 0 a"},
+        {"sys.machine", "ib.port", LS_CHECK_TIMEOUT,
+         "timeout 1 no file | skip 1 nothing | pass 0 a"},
+        {"sys.machine", "job.data", LS_CHECK_TIMEOUT, "timeout 1 no file | fail 1 nothing"},
+    };
     static const int node[] = {0, 1};
     struct ls_check_world w = {2, hosts, node, (const char *[]){"a", NULL}};
-    struct ls_check_list list = {0};
-    const struct ls_check *data = ls_check_find("job.data");
-    ls_check_add(&list, ls_check_find("job.cfg"), LS_CHECK_FAIL, 1, "", "no file", "", "");
-    ls_check_add(&list, data, LS_CHECK_SKIP, 1, "", "no job", "", "");
-    data->compare(data, &w, &list);
-    expect("what follows from another failure is not told twice", list,
-           "fail 1 no file | skip 1 no job | pass 0 a");
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct ls_check_list list = {0};
+        const struct ls_check *then = ls_check_find(row[i].then);
+        char what[128];
+        snprintf(what, sizeof what, "what follows from %s in %s is not told twice", row[i].first,
+                 row[i].then);
+        ls_check_add(&list, ls_check_find(row[i].first), row[i].status, 1, "", "no file", "", "");
+        ls_check_add(&list, then, LS_CHECK_SKIP, 1, "", "nothing", "", "");
+        then->compare(then, &w, &list);
+        expect(what, list, row[i].want);
+    }
 }
 
 /* One advice for each row: what is to be installed, and what is not. */
