@@ -132,7 +132,7 @@ int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int 
     int code = pid > 0 ? wait_for(pid) : LS_EXIT_FAILED;
     has_checked = pid > 0;
     free(argv);
-    if (code != LS_EXIT_OK && (!getenv("SLURM_PROCID") || !strcmp(getenv("SLURM_PROCID"), "0")))
+    if (code != LS_EXIT_OK && ls_cli_is_first_task())
         ls_cli_error("the check ended with %d, so nothing is started; LOCKSTEP_CHECK=off starts "
                      "without it",
                      code);

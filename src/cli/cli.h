@@ -55,6 +55,9 @@ bool ls_cli_has_checked(void); /* did that start the check? */
 bool ls_cli_number(const char *text, int *value);
 /* Reads the job, printing all problems; returns an exit code. */
 int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job);
+bool ls_cli_is_first_task(void); /* of its step; true outside Slurm */
+/* Says so on standard error if a job description can be written by other users. */
+void ls_cli_warn_of_writers(const char *path);
 /* The word of parallel.all_reduce: "auto", "staged", ... */
 const char *ls_cli_all_reduce(const struct ls_job *job);
 /* Sets what the OpenMP runtime of the CPU backend reads when it is loaded; how it waits is the user's to

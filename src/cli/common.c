@@ -1,11 +1,13 @@
 /* What several commands share: messages, exit codes, finding plugins, reading a job description. */
 #include "cli/cli.h"
+#include "keep/keep.h"
 #include "topo/topo.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int ls_cli_exit_code(enum ls_status status)
@@ -109,6 +111,21 @@ bool ls_cli_number(const char *text, int *value)
     return true;
 }
 
+bool ls_cli_is_first_task(void)
+{
+    const char *rank = getenv("SLURM_PROCID");
+    return !rank || !strcmp(rank, "0");
+}
+
+void ls_cli_warn_of_writers(const char *path)
+{
+    struct stat s;
+    if (stat(path, &s) == 0 && S_ISREG(s.st_mode) && s.st_mode & S_IWOTH)
+        ls_cli_error("warning: %s can be written by everybody, and names files that are read and "
+                     "removed in your name; say chmod o-w",
+                     path);
+}
+
 int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct ls_job **job)
 {
     struct ls_error err = {0};
@@ -119,7 +136,8 @@ int ls_cli_read_job(const char *path, const char *const *sets, int nsets, struct
         if (problems.data)
             fputs(problems.data, stderr);
         ls_cli_error("%s", err.message);
-    }
+    } else if (!getenv(LS_RECORD_FD_VARIABLE)) /* a keeper above has said it */
+        ls_cli_warn_of_writers(path);
     ls_buf_free(&problems);
     return status == LS_OK ? LS_EXIT_OK : LS_EXIT_USAGE;
 }

@@ -125,6 +125,8 @@ int ls_cli_run(int argc, char **argv)
         code = ls_cli_read_job(l.options.path, l.options.sets, l.options.nsets, &job);
     else if (code < 0 && read_job(&l.options, &job, &err) != LS_OK)
         code = give_up(&err);
+    else if (code < 0 && ls_cli_is_first_task())
+        ls_cli_warn_of_writers(l.options.path);
     if (job) {
         l.worker = ls_cli_program_path("lockstep-worker");
         code = l.worker ? launch(&l) : LS_EXIT_FAILED;

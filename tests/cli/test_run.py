@@ -305,6 +305,17 @@ def test_fewer_cpus(scratch):
                      f"{len(allowed)} of the 2 CPUs that Slurm granted")
 
 
+def test_open_job(scratch):
+    """Who can write a job description can let its user read and remove files."""
+    job = write_job(scratch, "open", train="steps = 2; global_batch = 32;")
+    for mode, warnings in ((0o644, 0), (0o666, 1)):
+        os.chmod(job, mode)
+        for args in (("config",), ("plan", "-n", "2"), ("run", "-n", "2", "--set", f"checkpoint.dir={scratch('open')}{mode}")):
+            result = tap.run(*args, job)
+            tap.same((result.returncode, result.stderr.count(f"warning: {job} can be written by everybody")),
+                     (0, warnings), f"{args[0]} of a job of mode {mode:o}: said {warnings} times")
+
+
 def main():
     with tap.Scratch() as scratch:
         tap.make_set(scratch("train"), 512)
@@ -321,6 +332,7 @@ def main():
         test_worlds_of_one(scratch)
         test_other_data(scratch)
         test_fewer_cpus(scratch)
+        test_open_job(scratch)
     tap.done()
 
 
