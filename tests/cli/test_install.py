@@ -9,7 +9,7 @@ import sys
 
 import tap
 
-TEMPLATES = os.path.join(os.environ.get("srcdir", "."), "sbatch_templates")
+TEMPLATES = os.path.abspath(os.path.join(os.environ.get("srcdir", "."), "sbatch_templates"))
 BUILD = os.environ.get("builddir", ".")
 
 
