@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import tap
 
@@ -65,6 +66,16 @@ def obstacles(*options):
     r = subprocess.run([CLUSTER, "can-start", *options], stdin=subprocess.DEVNULL, capture_output=True,
                        text=True, check=False)
     return "" if r.returncode == 0 else "; ".join((r.stdout or r.stderr).splitlines())
+
+
+def wait_for(condition, what, seconds=60):
+    """A check of the test: that `condition()` comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return tap.ok(False, f"{what} within {seconds} s")
+        time.sleep(0.02)
+    return tap.ok(True, what)
 
 
 def skip_without_slurm():

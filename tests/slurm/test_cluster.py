@@ -4,10 +4,9 @@ a node, several live side by side, and nothing is left when it has stopped."""
 import os
 import re
 import subprocess
-import time
 
 import tap
-from cluster import CLUSTER, Cluster, skip_without_slurm
+from cluster import CLUSTER, Cluster, skip_without_slurm, wait_for
 
 def belonging_to(folder):
     """Processes that have the folder in their command line or environment, this one aside."""
@@ -39,15 +38,6 @@ def ports_of(cluster):
     text = tap.read(cluster.env["SLURM_CONF"], "r")
     first = int(re.search(r"SlurmctldPort=(\d+)", text).group(1))
     return range(first, first + 1 + int(tap.read(cluster.folder + "/etc/nodes", "r")))
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return tap.ok(False, f"{what} within {seconds} s")
-        time.sleep(0.02)
-    return tap.ok(True, what)
 
 
 def test_steps(cluster):

@@ -5,11 +5,10 @@ import glob
 import os
 import re
 import sys
-import time
 
 import tap
 import test_spank as spank
-from cluster import CLUSTER, Cluster, obstacles, skip_without_slurm
+from cluster import CLUSTER, Cluster, obstacles, skip_without_slurm, wait_for
 
 GROUPS = "/sys/fs/cgroup"
 GPUS = ("0000:01:00.0", "0000:02:00.0")
@@ -24,15 +23,6 @@ for g in range(2):
 """
 # In a session of its own, a child of nobody, deaf to what Slurm says first.
 STRAY = "(setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 100; done' </dev/null >/dev/null 2>&1 &)"
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return tap.ok(False, f"{what} within {seconds} s")
-        time.sleep(0.02)
-    return tap.ok(True, what)
 
 
 def required(c, words=""):
