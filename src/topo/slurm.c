@@ -359,7 +359,7 @@ static enum ls_status read_allocation(struct reader *r)
     const char *nodes_name = node_lists[0], *name;
     LS_TRY(read_nodes(r, node_lists, &s->nodes, &nodes_name));
     /* salloc of a heterogeneous job names the nodes of its components only. */
-    if (!s->nodes.count && (look(r, "SLURM_HET_SIZE") || look(r, "SLURM_PACK_SIZE")))
+    if (!s->nodes.count && s->ncomponents > 1)
         return LS_OK;
     if (!s->nodes.count)
         return ls_error_set(r->err, LS_ERR_ENV,
@@ -533,8 +533,8 @@ static enum ls_status read_all(struct reader *r)
     LS_TRY(read_place(r));
     if (s->place != LS_SLURM_NONE) {
         LS_TRY(copy_text(r, "SLURMD_NODENAME", &s->node_name));
-        LS_TRY(s->place == LS_SLURM_STEP ? read_step(r) : read_allocation(r));
         LS_TRY(read_components(r));
+        LS_TRY(s->place == LS_SLURM_STEP ? read_step(r) : read_allocation(r));
     }
     LS_TRY(read_rest(r));
     return warn_leaks(r);

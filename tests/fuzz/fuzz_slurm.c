@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         HOLDS((ls_slurm_check_pmix(&s, &view, text, &err) == LS_OK) == (s.ntasks == 1));
     }
     if (status == LS_OK && s.place == LS_SLURM_ALLOCATION)
-        HOLDS(s.nodes.count > 0 && s.proc_id < 0);
+        HOLDS((s.nodes.count > 0 || s.ncomponents > 1) && s.proc_id < 0);
     if (status == LS_OK && s.place == LS_SLURM_NONE)
         HOLDS(s.nodes.count == 0 && s.ncomponents == 0);
     ls_slurm_free(&s);
