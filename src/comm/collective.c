@@ -11,7 +11,7 @@ enum ls_status ls_comm_all_reduce(struct ls_comm *c, const void *in, void *out, 
 }
 
 enum ls_status ls_comm_reduce_scatter(struct ls_comm *c, const void *in, void *out, int64_t count,
-                                      enum ls_comm_type type, enum ls_comm_op op,
+                                      enum ls_comm_type type, enum ls_comm_op op, double *squares,
                                       struct ls_comm_request **req, struct ls_error *err)
 {
     struct ls_comm_request r = {.kind = LS_COMM_REDUCE_SCATTER,
@@ -19,7 +19,8 @@ enum ls_status ls_comm_reduce_scatter(struct ls_comm *c, const void *in, void *o
                                 .out = out,
                                 .count = count,
                                 .type = type,
-                                .op = op};
+                                .op = op,
+                                .squares = squares};
     return ls_comm_start(c, &r, req, err);
 }
 

@@ -87,7 +87,8 @@ void ls_comm_group_close(struct ls_comm *comm);
  * integers rounds towards 0; max and min give NaN where one operand is NaN. A count of 0 is fine.
  *
  *   all_reduce      in, out [count]
- *   reduce_scatter  in [count * n], out [count]: slice i goes to member i
+ *   reduce_scatter  in [count * n], out [count]: slice i goes to member i; f32: *squares (may be NULL)
+ *                   becomes the sum of the squares of `out`, made on the way
  *   all_gather      in [count], out [count * n]
  *   broadcast       buf [count] of member `root` (an index into the group)
  *   send, recv      buf [count]; the k-th send to a member meets its k-th recv from there, whatever
@@ -99,7 +100,7 @@ enum ls_status ls_comm_all_reduce(struct ls_comm *c, const void *in, void *out, 
                                   enum ls_comm_type type, enum ls_comm_op op,
                                   struct ls_comm_request **req, struct ls_error *err);
 enum ls_status ls_comm_reduce_scatter(struct ls_comm *c, const void *in, void *out, int64_t count,
-                                      enum ls_comm_type type, enum ls_comm_op op,
+                                      enum ls_comm_type type, enum ls_comm_op op, double *squares,
                                       struct ls_comm_request **req, struct ls_error *err);
 enum ls_status ls_comm_all_gather(struct ls_comm *c, const void *in, void *out, int64_t count,
                                   enum ls_comm_type type, struct ls_comm_request **req,

@@ -287,7 +287,8 @@ struct ls_comm_request {
     enum ls_comm_kind kind;
     enum ls_comm_type type;
     enum ls_comm_op op;
-    int root; /* member: of broadcast; the peer of send and recv */
+    int root;        /* member: of broadcast; the peer of send and recv */
+    double *squares; /* reduce-scatter: where the sum of the squares of `out` goes; may be NULL */
     const void *in;
     void *out;
     int64_t count, bytes;

@@ -131,6 +131,20 @@ static void all_reduce(struct ls_comm_request *r)
     ls_comm_reduce(r->type, r->op, c->n, r->gather, c->locals, dst, c->locals, hi - lo);
 }
 
+static void reduce_scatter(struct ls_comm_request *r, void *out)
+{
+    struct ls_comm *c = r->comm;
+    for (int k = 0; k < c->locals; k++)
+        r->gather[k] = r->src[k] + c->me * r->src_stride * ls_comm_size(r->type);
+    if (r->squares && r->op == LS_COMM_SUM) {
+        *r->squares += ls_comm_sum_squares(r->gather, c->locals, out, r->length);
+        return;
+    }
+    ls_comm_reduce(r->type, r->op, c->n, r->gather, c->locals, &out, 1, r->length);
+    if (r->squares)
+        *r->squares += ls_comm_squares(out, r->length);
+}
+
 void ls_comm_node_work(struct ls_comm_request *r)
 {
     struct ls_comm *c = r->comm;
@@ -144,9 +158,7 @@ void ls_comm_node_work(struct ls_comm_request *r)
         all_reduce(r);
         break;
     case LS_COMM_REDUCE_SCATTER:
-        for (int k = 0; k < c->locals; k++)
-            r->gather[k] = r->src[k] + c->me * r->src_stride * size;
-        ls_comm_reduce(r->type, r->op, c->n, r->gather, c->locals, (void *[]){out}, 1, r->length);
+        reduce_scatter(r, out);
         break;
     case LS_COMM_ALL_GATHER:
         /* Everyone starts with another one, so that no buffer is read by all at once. */

@@ -8,6 +8,8 @@ typedef uint32_t vu32 __attribute__((vector_size(64)));
 typedef int32_t vi32 __attribute__((vector_size(64)));
 typedef float vf32 __attribute__((vector_size(64)));
 typedef uint16_t vu16 __attribute__((vector_size(32)));
+typedef double vf64 __attribute__((vector_size(64)));
+typedef float vf32_8 __attribute__((vector_size(32)));
 
 struct kernels {
     void (*f32)(enum ls_comm_op, int, const void *const *, int, void *const *, int, int64_t);
@@ -18,6 +20,7 @@ struct kernels {
                  void *const *, int, int64_t);
     void (*f16)(enum ls_comm_op, int, const float *, const void *const *, int, float *,
                 void *const *, int, int64_t);
+    double (*squares)(const void *const *, int, float *, int64_t);
 };
 
 #define TARGET
@@ -107,4 +110,14 @@ void ls_comm_reduce_half(enum ls_comm_type type, enum ls_comm_op op, int members
         k->bf16(op, members, first, src, ns, total, dst, nd, n);
     else
         k->f16(op, members, first, src, ns, total, dst, nd, n);
+}
+
+double ls_comm_sum_squares(const void *const *src, int ns, float *dst, int64_t n)
+{
+    return kernels()->squares(src, ns, dst, n);
+}
+
+double ls_comm_squares(const float *x, int64_t n)
+{
+    return kernels()->squares((const void *[]){x}, 1, NULL, n);
 }

@@ -24,4 +24,9 @@ void ls_comm_reduce_half(enum ls_comm_type type, enum ls_comm_op op, int members
                          const float *first, const void *const *src, int ns, float *total,
                          void *const *dst, int nd, int64_t n);
 
+/* The sum of the squares of x [n], in f64. */
+double ls_comm_squares(const float *x, int64_t n);
+/* The same of src[0] + src[1] + ... + src[ns - 1], f32, which goes to dst: one pass over memory. */
+double ls_comm_sum_squares(const void *const *src, int ns, float *dst, int64_t n);
+
 #endif

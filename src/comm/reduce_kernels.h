@@ -116,6 +116,42 @@ TARGET static void NAME(i32)(enum ls_comm_op op, int members, const void *const 
         }
 }
 
+/* Four chains of eight: with one, every addition waits for the one before it. The squares are exact in
+ * f64, so that it does not matter whether they are fused with the additions. */
+TARGET static double NAME(squares)(const void *const *src, int ns, float *dst, int64_t n)
+{
+    typedef float LOOSE __attribute__((aligned(1), may_alias));
+    vf64 sum[4] = {{0}};
+    double total = 0;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        for (int c = 0; c < 4; c++) {
+            int64_t at = i + 8 * c;
+            vf32_8 a, b;
+            memcpy(&a, (const LOOSE *)src[0] + at, sizeof a);
+            for (int k = 1; k < ns; k++) {
+                memcpy(&b, (const LOOSE *)src[k] + at, sizeof b);
+                a += b;
+            }
+            if (dst)
+                memcpy(dst + at, &a, sizeof a);
+            vf64 v = __builtin_convertvector(a, vf64);
+            sum[c] += v * v;
+        }
+    for (; i < n; i++) {
+        float a = ((const LOOSE *)src[0])[i];
+        for (int k = 1; k < ns; k++)
+            a += ((const LOOSE *)src[k])[i];
+        if (dst)
+            dst[i] = a;
+        total += (double)a * a;
+    }
+    for (int c = 0; c < 4; c++)
+        for (int k = 0; k < 8; k++)
+            total += sum[c][k];
+    return total;
+}
+
 /* ---- half types: sixteen at a time, widened to f32 ---- */
 
 TARGET static inline __attribute__((always_inline)) void NAME(widen)(bool f16, const uint16_t *p,
@@ -244,8 +280,8 @@ TARGET static void NAME(f16)(enum ls_comm_op op, int members, const float *first
     NAME(half)(true, op, members, first, src, ns, total, dst, nd, n);
 }
 
-static const struct kernels NAME(kernels) = {NAME(f32), NAME(f64),  NAME(i32),
-                                             NAME(u64), NAME(bf16), NAME(f16)};
+static const struct kernels NAME(kernels) = {NAME(f32),  NAME(f64), NAME(i32),    NAME(u64),
+                                             NAME(bf16), NAME(f16), NAME(squares)};
 
 #undef LS_FOLD
 #undef LS_FOLD_TAIL

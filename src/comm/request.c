@@ -138,6 +138,8 @@ void ls_comm_finish(struct ls_comm_request *r)
 {
     struct ls_comm *c = r->comm;
     r->phase = LS_COMM_END;
+    if (r->squares && (r->small || c->nodes > 1))
+        *r->squares = ls_comm_squares(r->out, r->count);
     for (struct ls_comm_request **p = &c->active; *p; p = &(*p)->next)
         if (*p == r) {
             *p = r->next;
@@ -366,6 +368,8 @@ static void alone(struct ls_comm_request *r)
 {
     if (r->in != r->out && r->bytes)
         memcpy(r->out, r->in, (size_t)r->bytes);
+    if (r->squares)
+        *r->squares = ls_comm_squares(r->out, r->count);
 }
 
 enum ls_status ls_comm_start(struct ls_comm *c, const struct ls_comm_request *model,
@@ -379,6 +383,10 @@ enum ls_status ls_comm_start(struct ls_comm *c, const struct ls_comm_request *mo
         !ls_mul_i64(bytes, c->n, &all))
         return ls_error_set(err, LS_ERR_USAGE, "group %s: a collective of %lld elements", c->name,
                             (long long)model->count);
+    if (model->squares && model->type != LS_COMM_F32)
+        return ls_error_set(err, LS_ERR_USAGE,
+                            "group %s: squares are summed of f32 only, not of %s", c->name,
+                            ls_comm_type_name(model->type));
     bool pair = model->kind >= LS_COMM_SEND;
     if ((pair || model->kind == LS_COMM_BROADCAST) &&
         (model->root < 0 || model->root >= c->n || (pair && model->root == c->me)))
@@ -387,12 +395,15 @@ enum ls_status ls_comm_start(struct ls_comm *c, const struct ls_comm_request *mo
     struct ls_comm_request *r = new_request(c);
     if (!r)
         return ls_error_set(err, LS_ERR_NOMEM, "a request of group %s", c->name);
+    if (model->squares)
+        *model->squares = 0;
     r->comm = c;
     r->next = NULL;
     r->kind = model->kind;
     r->type = model->type;
     r->op = model->op;
     r->root = model->root;
+    r->squares = model->squares;
     r->in = model->in;
     r->out = model->out;
     r->count = model->count;

@@ -50,6 +50,11 @@ static enum ls_status prepare_op(struct ls_exec *e, int i, struct ls_operand *io
         return ls_exec_prepare_collective(e, op, l, err);
     if (op->kind == LS_K_KEEP)
         return ls_exec_prepare_keep(e, op, l, err);
+    l->source = ls_exec_source(e, op);
+    if (l->source >= 0) {
+        e->launch[l->source].collective->squares = &e->launch[l->source].squares;
+        return LS_OK;
+    }
     if (op->kind == LS_K_PACK) {
         const struct ls_op *user = find_op(p, op->pack_op);
         if (!user)
@@ -187,6 +192,14 @@ void ls_exec_close(struct ls_exec *e)
     free(e);
 }
 
+/* A sumsq whose result came with the collective that made its operand. */
+static enum ls_status hand_over(struct ls_exec *e, const struct ls_op *op, int source,
+                                struct ls_error *err)
+{
+    float value = (float)e->launch[source].squares;
+    return e->api->write(e->dev, ls_exec_address(e, op->out[0]), &value, sizeof value, err);
+}
+
 enum ls_status ls_exec_run(struct ls_exec *e, enum ls_segment segment, struct ls_error *err)
 {
     int s = __builtin_ctz((unsigned)segment);
@@ -200,6 +213,8 @@ enum ls_status ls_exec_run(struct ls_exec *e, enum ls_segment segment, struct ls
         }
         if (l->collective)
             LS_TRY(ls_exec_start(e, i, err));
+        else if (!l->kernel)
+            LS_TRY(hand_over(e, &e->prog->op[i], l->source, err));
         else
             LS_TRY(e->api->launch(e->dev, l->kernel, l->operands, e->workspace, err));
     }

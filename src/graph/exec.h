@@ -9,6 +9,8 @@ struct ls_exec_launch {
     struct ls_kernel *kernel;
     void **operands;
     struct ls_collective *collective; /* instead of a kernel */
+    double squares; /* of a collective's result, where a sumsq reads it from there */
+    int source;     /* sumsq without a kernel: the op of the collective that sums the squares */
 };
 struct ls_exec_pending {
     void *req;
@@ -51,6 +53,8 @@ enum ls_status ls_exec_prepare_collective(struct ls_exec *e, const struct ls_op 
 enum ls_status ls_exec_prepare_keep(struct ls_exec *e, const struct ls_op *op,
                                     struct ls_exec_launch *l, struct ls_error *err);
 enum ls_status ls_exec_start(struct ls_exec *e, int op, struct ls_error *err);
+/* The reduce_scatter that can tell op `op`, a sumsq, its result; -1: it needs a kernel. */
+int ls_exec_source(const struct ls_exec *e, const struct ls_op *op);
 /* Ends all collectives for which op `op` must wait, and those that were started before them. */
 enum ls_status ls_exec_wait(struct ls_exec *e, int op, struct ls_error *err);
 static inline enum ls_status ls_exec_drain(struct ls_exec *e, struct ls_error *err)

@@ -87,6 +87,17 @@ enum ls_status ls_exec_prepare_keep(struct ls_exec *e, const struct ls_op *op,
     return LS_OK;
 }
 
+int ls_exec_source(const struct ls_exec *e, const struct ls_op *op)
+{
+    const struct ls_prog *p = e->prog;
+    if (op->kind != LS_K_SUMSQ || !e->comm || !e->comm->squares)
+        return -1;
+    for (int i = 0; i < p->nop && &p->op[i] != op; i++)
+        if (p->op[i].kind == LS_K_REDUCE_SCATTER && p->op[i].out[0] == op->in[0])
+            return i;
+    return -1;
+}
+
 enum ls_status ls_exec_start(struct ls_exec *e, int op, struct ls_error *err)
 {
     if (!e->comm->start)

@@ -278,12 +278,16 @@ struct ls_collective {
                              extent is 1 where dim is 0. Then in may be this rank's slice of out */
     int from, to; /* send: coordinates; only these two ranks take part */
     int seq;      /* place in the one total order of collectives */
+    double
+        *squares; /* reduce_scatter: where the sum of the squares of out goes; NULL: nobody asks */
 };
 /* How an executor of one of many ranks reaches the others. Requests are started in one order on all
  * ranks; memory of a collective belongs to it until it was waited for. */
 struct ls_exec_comm {
     void *arg;
     int coord[LS_AXES];
+    bool
+        squares; /* it can sum the squares of what a reduce_scatter yields on the way, in float64 */
     /* Zeroed memory for arenas with communicated tensors; stays the communicator's. The same calls in
      * the same order on all ranks. NULL: the device's memory will do. */
     enum ls_status (*alloc)(void *arg, int64_t bytes, void **mem, struct ls_error *err);

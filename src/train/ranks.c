@@ -25,7 +25,7 @@ static enum ls_status start_on(struct ls_comm *data, const struct ls_collective 
                                   c->max ? LS_COMM_MAX : LS_COMM_SUM, r, err);
     if (c->kind == LS_K_REDUCE_SCATTER)
         return ls_comm_reduce_scatter(data, c->in, c->out, c->count / members, LS_COMM_F32,
-                                      LS_COMM_SUM, r, err);
+                                      LS_COMM_SUM, c->squares, r, err);
     return ls_comm_all_gather(data, c->in, c->out, c->count, LS_COMM_F32, r, err);
 }
 
@@ -75,8 +75,12 @@ static void progress(void *arg)
 
 void ls_ranks_exec_comm(struct ls_ranks *ranks, struct ls_exec_comm *comm)
 {
-    *comm = (struct ls_exec_comm){
-        .arg = ranks, .alloc = alloc, .start = start, .wait = wait_for, .progress = progress};
+    *comm = (struct ls_exec_comm){.arg = ranks,
+                                  .squares = true,
+                                  .alloc = alloc,
+                                  .start = start,
+                                  .wait = wait_for,
+                                  .progress = progress};
     comm->coord[LS_AXIS_DATA] = ranks->rank;
 }
 

@@ -4,6 +4,7 @@
 #include "tests/comm/numbers.h"
 #include "tests/tap.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MEMORY = 16 << 20 };
@@ -88,9 +89,18 @@ static int reduce_scatter(struct kit *k, int shared, bool in_place, int64_t n, e
     char *out = in_place ? in + k->me * n * number_size(t) : k->out[shared];
     numbers_fill(in, n * k->n, t, k->me, 2);
     struct ls_comm_request *q;
-    if (ls_comm_reduce_scatter(k->c, in, out, n, t, op, &q, &k->r->err) != LS_OK ||
+    double squares = -1, want = 0;
+    if (ls_comm_reduce_scatter(k->c, in, out, n, t, op, t == LS_COMM_F32 ? &squares : NULL, &q,
+                               &k->r->err) != LS_OK ||
         ls_comm_wait(q, &k->r->err) != LS_OK)
         return harness_fail(k->r, "%s: %s", what, k->r->err.message);
+    for (int64_t i = 0; i < n && t == LS_COMM_F32; i++)
+        want += number_at(out, i, t) * number_at(out, i, t);
+    bool same = isfinite(want) ? fabs(squares - want) <= 1e-12 * want
+                               : isnan(squares) == isnan(want) && isinf(squares) == isinf(want);
+    if (t == LS_COMM_F32 && !same)
+        return harness_fail(k->r, "%s: the sum of squares is %.17g, expected %.17g", what, squares,
+                            want);
     numbers_reduce(k->want, n, t, op, k->n, n * k->me, 2);
     int64_t bad = numbers_compare(out, k->want, n, t, op, k->n);
     if (bad >= 0)

@@ -103,6 +103,34 @@ static void same_bits(int set)
     tap_ok(bad == 0, "%s: the same bits as base (%d differ)", sets[set].name, bad);
 }
 
+/* Every tail, and the same bits as base. */
+static void squares(int set)
+{
+    enum { N = 5003 };
+    static float x[N], y[N], z[N], to[N];
+    int bad = 0;
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i % 97 - 40) * 0.37f, y[i] = (float)(i % 31), z[i] = 1e-3f * (float)i;
+    for (int64_t n = 0; n < N; n += n < 100 ? 1 : 613) {
+        const void *src[] = {x, y, z};
+        double one = 0, all = 0, got = sets[set].k->squares(src, 1, NULL, n);
+        for (int64_t i = 0; i < n; i++)
+            one += (double)x[i] * x[i];
+        bad += !(fabs(got - one) <= 1e-12 * one) || got != kernels_base.squares(src, 1, NULL, n);
+        to[n] = -1;
+        got = sets[set].k->squares(src, 3, to, n);
+        for (int64_t i = 0; i < n; i++) {
+            float sum = x[i] + y[i] + z[i];
+            all += (double)sum * sum;
+            bad += to[i] != sum;
+        }
+        bad += !(fabs(got - all) <= 1e-12 * all) || to[n] != -1;
+        bad += got != kernels_base.squares(src, 3, to, n);
+    }
+    tap_ok(bad == 0, "%s: sums of squares agree with double, bit for bit with base (%d do not)",
+           sets[set].name, bad);
+}
+
 static void halves(int set)
 {
     static uint16_t all[65536], back[65536];
@@ -166,6 +194,7 @@ int main(void)
         }
         against_reference(i);
         same_bits(i);
+        squares(i);
         halves(i);
     }
     return tap_done();
