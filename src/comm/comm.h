@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+#include <stdatomic.h>
+
 /* ---- the world ---- */
 
 /* All-gathers small blobs (a few KiB at most) between all ranks: PMIx in real life, pipes in tests.
@@ -21,6 +23,7 @@ typedef enum ls_status ls_comm_exchange_fn(void *arg, const void *mine, size_t n
                                            const void *const **all, const size_t **bytes,
                                            struct ls_error *err);
 
+struct ls_comm_window;
 struct ls_comm_config {
     int rank, size;
     const int *node;         /* [size]: node number of every rank; ranks of one node share memory */
@@ -32,6 +35,7 @@ struct ls_comm_config {
     /* Has the user set this environment variable? UCX_* settings that he made are left alone. May be
      * NULL: none. */
     bool (*is_set)(const char *name);
+    struct ls_comm_window *window; /* kept up to date until close; NULL: nobody looks */
 };
 struct ls_comm_world;
 /* Collective. Creates and passes the node's shared memory (memfd over Unix sockets: nothing is left
@@ -57,6 +61,21 @@ enum ls_comm_activity {
     LS_COMM_DONE
 };
 void ls_comm_activity(struct ls_comm_world *world, enum ls_comm_activity activity);
+
+/* The same for a process that is no rank and shares this memory with one, such as its keeper: written by the rank,
+ * never trusted by the reader. Zeroed memory says "starting". */
+struct ls_comm_window {
+    _Atomic uint64_t sequence; /* the collective started last ... */
+    _Atomic uint32_t activity; /* enum ls_comm_activity */
+    char group[48];            /* ... of this group */
+};
+/* "it is in data wait", "it is in collective 817 of group data"; "" for a number that is no activity. Returns `out`.
+ * Links only choose.c's library. */
+const char *ls_comm_activity_text(uint32_t activity, uint64_t sequence, const char *group,
+                                  char out[static 128]);
+/* The rank of another node that a wait has named because its time was over; -1: none has. What it does, only its own
+ * node knows. */
+int ls_comm_suspect(const struct ls_comm_world *world);
 /* Sets the abort word of this node's ranks: every wait of theirs ends at once with `reason`. The
  * nodes that this rank talks to are told, too, as far as that goes without waiting. */
 void ls_comm_abort(struct ls_comm_world *world, const char *reason);

@@ -81,6 +81,13 @@ void ls_comm_abort(struct ls_comm_world *w, const char *reason)
 void ls_comm_activity(struct ls_comm_world *w, enum ls_comm_activity activity)
 {
     atomic_store_explicit(&w->control->rank[w->me].activity, activity, memory_order_relaxed);
+    if (w->window)
+        atomic_store_explicit(&w->window->activity, activity, memory_order_relaxed);
+}
+
+int ls_comm_suspect(const struct ls_comm_world *w)
+{
+    return w->suspect;
 }
 
 /* ---- open ---- */
@@ -98,6 +105,8 @@ static enum ls_status copy_config(struct ls_comm_world *w, const struct ls_comm_
     w->size = config->size;
     w->deadline = config->deadline;
     w->connect_deadline = config->connect_deadline;
+    w->window = config->window;
+    w->suspect = -1;
     w->node = calloc(n, sizeof *w->node);
     w->host = calloc(n, sizeof *w->host);
     w->local_rank = calloc(n, sizeof *w->local_rank);
