@@ -56,8 +56,8 @@ enum ls_status ls_wire_client_open(const char *host, double deadline,
                                    struct ls_wire_client **client, struct ls_error *err);
 /* The same for a step of which one process is to speak for all. Rank 0 says after five seconds of an exchange that
  * it waits. If not everyone arrives, the lowest rank that did says so and ends all of them with `code` (PMIx_Abort):
- * the others wait some seconds longer, and so die before it is their turn. On that TIMEOUT the message is empty. Who
- * is missing cannot be found out under Slurm: see README.md. */
+ * the others wait some seconds longer, and so die before it is their turn. On that TIMEOUT the message is empty. At the
+ * first exchange of a job of Slurm's with at most 1024 tasks rank 0 names those that it waits for. */
 struct ls_wire_teller {
     void (*say)(void *arg, const char *text);
     void *arg;

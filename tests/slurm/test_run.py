@@ -536,7 +536,7 @@ class Absent:
         return tap.read(self.log, "r")
 
     def waits(self):
-        wait_for(lambda: "waiting for the others" in self.text() or self.popen.poll() is not None,
+        wait_for(lambda: WAITING in self.text() or self.popen.poll() is not None,
                  "the first task says that it waits")
 
     def check_ends(self):
@@ -555,7 +555,8 @@ class Absent:
                f"{self.name}: one task speaks", self.text())
 
 
-WAITING, GAVE_UP = "waiting for the others: not all of 3 ranks", "not all of them arrived within 30 s"
+WAITING = "waiting for task 1 on n"
+GAVE_UP = "1 of 3 tasks has not come within 30 s: task 1 on n"
 
 
 def test_faults(c, scratch):
