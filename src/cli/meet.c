@@ -114,6 +114,7 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
                                     .arg = c,
                                     .deadline = job->recover.hang_kill,
                                     .connect_deadline = CONNECT_DEADLINE,
+                                    .all_meet = job->parallel.all_reduce == LS_REDUCE_EXCHANGE,
                                     .is_set = is_set,
                                     .window = open_window()};
     status = ls_ranks_heard(ls_comm_open(&config, &ranks->world, err), err);

@@ -32,6 +32,9 @@ struct ls_comm_config {
     void *arg;
     double deadline;         /* seconds that a wait may last; > 0 */
     double connect_deadline; /* seconds for a connection between nodes; 3 is usual */
+    /* Every node meets every other one when the world opens, as "exchange" needs it (ls_comm_choose). False: beyond 8
+     * nodes only those meet that the other algorithms need. */
+    bool all_meet;
     /* Has the user set this environment variable? UCX_* settings that he made are left alone. May be
      * NULL: none. */
     bool (*is_set)(const char *name);
@@ -153,7 +156,8 @@ const char *ls_comm_describe(const struct ls_comm *c, int64_t bytes, char out[st
 enum ls_status ls_comm_explain(enum ls_comm_kind kind, int n, int nodes, const char *algorithm,
                                int64_t bytes, char out[static 96], struct ls_error *err);
 /* A setting of the job, the same on all members: "auto"; "staged" (inside a node, through staging
- * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. */
+ * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. Nodes that have not met when the world was opened do
+ * so in their first collective, which then waits at least `connect_deadline` for them. */
 enum ls_status ls_comm_choose(struct ls_comm *c, const char *algorithm, struct ls_error *err);
 
 /* The UCX library that is loaded, for the fingerprint; "none". */

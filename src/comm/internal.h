@@ -113,7 +113,9 @@ struct ls_comm_world {
     struct ls_comm_net *net; /* NULL on a single node */
     void **address;          /* [size]: UCX worker addresses */
     size_t *address_bytes;
+    bool all_meet;
     bool *greeted, *answered; /* [size]: said hello to me; answered my hello */
+    bool *heard;              /* [size]: anything has come from it, so the connection works */
     bool *owed, owing;        /* [size]: I have not answered theirs; any of them */
     int greetings, farewells; /* of these, what the network has not sent yet */
     struct ls_comm_letter *letters, **letters_end;

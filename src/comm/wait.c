@@ -64,12 +64,24 @@ static const struct ls_comm_request *holder(const struct ls_comm_request *r)
     return o;
 }
 
+/* A first meeting on the network may take as long as a connection. */
+static double deadline_for(const struct ls_comm_request *r)
+{
+    const struct ls_comm_world *w = r->comm->world;
+    const char *doing;
+    int rank;
+    if (!w->net || w->deadline >= w->connect_deadline || ls_comm_missing(r, &rank, 1, &doing) < 1)
+        return w->deadline;
+    bool met = w->node[rank] == w->node[w->rank] || w->heard[rank];
+    return met ? w->deadline : w->connect_deadline;
+}
+
 /* Who can name the rank that is really late speaks first, and its word ends the waits of all: those
  * who miss a process of their own node, then those who miss data from another node, then those who
  * wait for the members that carry their data there. */
 static double patience_for(const struct ls_comm_request *r)
 {
-    double d = r->comm->world->deadline, grace = d < 10 ? 0.1 * d : 1;
+    double d = deadline_for(r), grace = d < 10 ? 0.1 * d : 1;
     if (r->phase == LS_COMM_RUN || (r->kind >= LS_COMM_SEND && r->net.active))
         return d + grace;
     return r->comm->nodes > 1 && r->phase > LS_COMM_RUN ? d + 2 * grace : d;
