@@ -22,9 +22,10 @@ static bool relevant(const char *variable)
 {
     static const char *const prefixes[] = {"UCX_", "NCCL_", "OMP_",    "GOMP_",
                                            "KMP_", "DNNL_", "ONEDNN_", "LOCKSTEP_"};
-    static const char *const own[] = {
-        LS_RECORD_FD_VARIABLE "=", "LOCKSTEP_THREADS=",       LS_KEEP_BEGAN_VARIABLE "=",
-        LS_TOPO_SET_VARIABLE "=",  LS_TOPO_SITE_VARIABLE "=", "LOCKSTEP_SPANK="};
+    static const char *const own[] = {LS_RECORD_FD_VARIABLE "=", LS_KEEP_WINDOW_VARIABLE "=",
+                                      "LOCKSTEP_THREADS=",       LS_KEEP_BEGAN_VARIABLE "=",
+                                      LS_TOPO_SET_VARIABLE "=",  LS_TOPO_SITE_VARIABLE "=",
+                                      "LOCKSTEP_SPANK="};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strncmp(variable, own[i], strlen(own[i])))
             return false;

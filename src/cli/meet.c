@@ -7,8 +7,26 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define CONNECT_DEADLINE 3.0
+
+/* The memory in which a keeper sees what this rank does; NULL: no keeper. It stays until the end of the process. */
+static struct ls_comm_window *open_window(void)
+{
+    const char *text = getenv(LS_KEEP_WINDOW_VARIABLE);
+    struct stat s;
+    void *map = MAP_FAILED;
+    int fd = text ? (int)strtol(text, NULL, 10) : -1;
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &s) == 0 && s.st_size >= (off_t)sizeof(struct ls_comm_window))
+        map = mmap(NULL, sizeof(struct ls_comm_window), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
 
 static bool is_set(const char *name)
 {
@@ -96,7 +114,9 @@ static enum ls_status connect_ranks(const struct ls_job *job, const char *device
                                     .arg = c,
                                     .deadline = job->recover.hang_kill,
                                     .connect_deadline = CONNECT_DEADLINE,
-                                    .is_set = is_set};
+                                    .all_meet = job->parallel.all_reduce == LS_REDUCE_EXCHANGE,
+                                    .is_set = is_set,
+                                    .window = open_window()};
     status = ls_ranks_heard(ls_comm_open(&config, &ranks->world, err), err);
     if (status == LS_OK)
         status = ls_comm_group(ranks->world, "data", all, c->size, &ranks->data, err);

@@ -133,12 +133,13 @@ static void print_summary(const struct ls_train_result *r)
 /* ---- the record ---- */
 
 /* Goes to the keeper above, if there is one. */
-static void leave_record(enum ls_status status, int code, int64_t steps, const char *message)
+static void leave_record(enum ls_status status, int code, int64_t steps, int suspect,
+                         const char *message)
 {
     const char *fd_text = getenv(LS_RECORD_FD_VARIABLE);
     if (!fd_text)
         return;
-    struct ls_record record = {.status = status, .code = code, .steps = steps};
+    struct ls_record record = {.status = status, .code = code, .steps = steps, .suspect = suspect};
     char text[LS_RECORD_MAX];
     snprintf(record.message, sizeof record.message, "%s", message);
     size_t n = ls_record_write(&record, text);
@@ -215,7 +216,8 @@ static int finish(struct worker *w, enum ls_status status, struct ls_error *err)
     int code = status == LS_OK && r->stopped ? code_of_stop(w) : ls_cli_exit_code(status);
     if (status != LS_OK)
         tell(w, err->message);
-    leave_record(status, code, r->steps, err->message);
+    int suspect = w->ranks.world ? ls_comm_suspect(w->ranks.world) + 1 : 0;
+    leave_record(status, code, r->steps, suspect, err->message);
     return code;
 }
 

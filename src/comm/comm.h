@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+#include <stdatomic.h>
+
 /* ---- the world ---- */
 
 /* All-gathers small blobs (a few KiB at most) between all ranks: PMIx in real life, pipes in tests.
@@ -21,6 +23,7 @@ typedef enum ls_status ls_comm_exchange_fn(void *arg, const void *mine, size_t n
                                            const void *const **all, const size_t **bytes,
                                            struct ls_error *err);
 
+struct ls_comm_window;
 struct ls_comm_config {
     int rank, size;
     const int *node;         /* [size]: node number of every rank; ranks of one node share memory */
@@ -29,9 +32,13 @@ struct ls_comm_config {
     void *arg;
     double deadline;         /* seconds that a wait may last; > 0 */
     double connect_deadline; /* seconds for a connection between nodes; 3 is usual */
+    /* Every node meets every other one when the world opens, as "exchange" needs it (ls_comm_choose). False: beyond 8
+     * nodes only those meet that the other algorithms need. */
+    bool all_meet;
     /* Has the user set this environment variable? UCX_* settings that he made are left alone. May be
      * NULL: none. */
     bool (*is_set)(const char *name);
+    struct ls_comm_window *window; /* kept up to date until close; NULL: nobody looks */
 };
 struct ls_comm_world;
 /* Collective. Creates and passes the node's shared memory (memfd over Unix sockets: nothing is left
@@ -57,6 +64,21 @@ enum ls_comm_activity {
     LS_COMM_DONE
 };
 void ls_comm_activity(struct ls_comm_world *world, enum ls_comm_activity activity);
+
+/* The same for a process that is no rank and shares this memory with one, such as its keeper: written by the rank,
+ * never trusted by the reader. Zeroed memory says "starting". */
+struct ls_comm_window {
+    _Atomic uint64_t sequence; /* the collective started last ... */
+    _Atomic uint32_t activity; /* enum ls_comm_activity */
+    char group[48];            /* ... of this group */
+};
+/* "it is in data wait", "it is in collective 817 of group data"; "" for a number that is no activity. Returns `out`.
+ * Links only choose.c's library. */
+const char *ls_comm_activity_text(uint32_t activity, uint64_t sequence, const char *group,
+                                  char out[static 128]);
+/* The rank of another node that a wait has named because its time was over; -1: none has. What it does, only its own
+ * node knows. */
+int ls_comm_suspect(const struct ls_comm_world *world);
 /* Sets the abort word of this node's ranks: every wait of theirs ends at once with `reason`. The
  * nodes that this rank talks to are told, too, as far as that goes without waiting. */
 void ls_comm_abort(struct ls_comm_world *world, const char *reason);
@@ -135,7 +157,8 @@ const char *ls_comm_describe(const struct ls_comm *c, int64_t bytes, char out[st
 enum ls_status ls_comm_explain(enum ls_comm_kind kind, int n, int nodes, const char *algorithm,
                                int64_t bytes, char out[static 96], struct ls_error *err);
 /* A setting of the job, the same on all members: "auto"; "staged" (inside a node, through staging
- * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. */
+ * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. Nodes that have not met when the world was opened do
+ * so in their first collective, which then waits at least `connect_deadline` for them. */
 enum ls_status ls_comm_choose(struct ls_comm *c, const char *algorithm, struct ls_error *err);
 
 /* The UCX library that is loaded, for the fingerprint; "none". */

@@ -12,5 +12,5 @@ endif
 libls_comm_la_CFLAGS = $(AM_CFLAGS) $(UCX_CFLAGS)
 libls_comm_la_LIBADD = libls_choose.la $(UCX_LIBS)
 # What needs no network: the choice of an algorithm, for lockstep plan, and the arithmetic.
-libls_choose_la_SOURCES = src/comm/choose.c src/comm/reduce.c
+libls_choose_la_SOURCES = src/comm/activity.c src/comm/choose.c src/comm/reduce.c
 EXTRA_DIST += src/comm/README.md

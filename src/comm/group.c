@@ -115,7 +115,8 @@ static enum ls_status meet(struct ls_comm *c, struct ls_error *err)
         to[n] = from[n] = c->rank[c->member[c->first[k] + c->local]];
         n += n == 0 || to[0] != to[n];
     }
-    return ls_comm_wire_greet(w, to, n, from, n, w->deadline, false, what, err);
+    double deadline = w->deadline > w->connect_deadline ? w->deadline : w->connect_deadline;
+    return ls_comm_wire_greet(w, to, n, from, n, deadline, false, what, err);
 }
 
 enum ls_status ls_comm_group(struct ls_comm_world *w, const char *name, const int *rank, int n,

@@ -113,12 +113,16 @@ struct ls_comm_world {
     struct ls_comm_net *net; /* NULL on a single node */
     void **address;          /* [size]: UCX worker addresses */
     size_t *address_bytes;
+    bool all_meet;
     bool *greeted, *answered; /* [size]: said hello to me; answered my hello */
+    bool *heard;              /* [size]: anything has come from it, so the connection works */
     bool *owed, owing;        /* [size]: I have not answered theirs; any of them */
     int greetings, farewells; /* of these, what the network has not sent yet */
     struct ls_comm_letter *letters, **letters_end;
 
     uint64_t moves;
+    struct ls_comm_window *window; /* NULL: none */
+    int suspect;                   /* see ls_comm_suspect */
     double broken_since;    /* a connection was seen broken; its reason may still be on its way */
     bool failed, forwarded; /* after an error; told the other nodes */
     struct ls_error error;
@@ -317,6 +321,8 @@ static inline int64_t ls_comm_slot_of(uint64_t sequence)
 enum ls_status ls_comm_start(struct ls_comm *c, const struct ls_comm_request *model,
                              struct ls_comm_request **req, struct ls_error *err);
 bool ls_comm_step(struct ls_comm_request *r); /* true if something moved */
+/* In the world's window, if it has one. */
+void ls_comm_show_collective(const struct ls_comm *c, uint64_t sequence);
 /* Does local member k hold the request up, in the phase in which it is? */
 bool ls_comm_late(const struct ls_comm_request *r, int k);
 /* Does this member carry data of its node over the network? */

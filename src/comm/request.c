@@ -67,6 +67,7 @@ static void post(struct ls_comm_request *r)
     struct ls_comm_status *status = &c->world->control->rank[c->world->me];
     atomic_store_explicit(&status->sequence, r->sequence, memory_order_relaxed);
     atomic_store_explicit(&status->group, c->id, memory_order_relaxed);
+    ls_comm_show_collective(c, r->sequence);
     atomic_store_explicit(&s->arrive, r->sequence, memory_order_release);
 }
 

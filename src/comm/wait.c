@@ -64,12 +64,24 @@ static const struct ls_comm_request *holder(const struct ls_comm_request *r)
     return o;
 }
 
+/* A first meeting on the network may take as long as a connection. */
+static double deadline_for(const struct ls_comm_request *r)
+{
+    const struct ls_comm_world *w = r->comm->world;
+    const char *doing;
+    int rank;
+    if (!w->net || w->deadline >= w->connect_deadline || ls_comm_missing(r, &rank, 1, &doing) < 1)
+        return w->deadline;
+    bool met = w->node[rank] == w->node[w->rank] || w->heard[rank];
+    return met ? w->deadline : w->connect_deadline;
+}
+
 /* Who can name the rank that is really late speaks first, and its word ends the waits of all: those
  * who miss a process of their own node, then those who miss data from another node, then those who
  * wait for the members that carry their data there. */
 static double patience_for(const struct ls_comm_request *r)
 {
-    double d = r->comm->world->deadline, grace = d < 10 ? 0.1 * d : 1;
+    double d = deadline_for(r), grace = d < 10 ? 0.1 * d : 1;
     if (r->phase == LS_COMM_RUN || (r->kind >= LS_COMM_SEND && r->net.active))
         return d + grace;
     return r->comm->nodes > 1 && r->phase > LS_COMM_RUN ? d + 2 * grace : d;
@@ -87,7 +99,7 @@ enum ls_status ls_comm_wait(struct ls_comm_request *r, struct ls_error *err)
     }
     struct ls_comm_status *mine = &w->control->rank[w->me];
     uint32_t before = atomic_load_explicit(&mine->activity, memory_order_relaxed);
-    atomic_store_explicit(&mine->activity, LS_COMM_COLLECTIVE, memory_order_relaxed);
+    ls_comm_activity(w, LS_COMM_COLLECTIVE);
     struct ls_comm_patience patience;
     ls_comm_patience_start(&patience);
     double since = 0;
@@ -112,7 +124,7 @@ enum ls_status ls_comm_wait(struct ls_comm_request *r, struct ls_error *err)
         if (!ls_comm_blame_gone(r) && time - since > limit)
             ls_comm_blame(r, limit);
     }
-    atomic_store_explicit(&mine->activity, before, memory_order_relaxed);
+    ls_comm_activity(w, before);
     if (w->failed && r->phase != LS_COMM_END)
         return ls_error_set(err, w->error.status, "%s", w->error.message);
     release(r);
@@ -200,26 +212,19 @@ int ls_comm_missing(const struct ls_comm_request *r, int *rank, int max, const c
 /* What a rank of this node does; "" where that is not known. */
 static const char *activity_text(const struct ls_comm_world *w, int rank, char out[static 128])
 {
-    static const char *const name[] = {"starting", "compute",    "data wait",
-                                       "saving",   "collective", "done"};
+    char text[128];
     out[0] = '\0';
     for (int k = 0; k < w->locals; k++) {
         if (w->local_rank[k] != rank)
             continue;
         const struct ls_comm_status *s = &w->control->rank[k];
         uint32_t activity = atomic_load(&s->activity), group = atomic_load(&s->group);
-        if (activity >= sizeof name / sizeof *name)
-            break;
-        if (activity != LS_COMM_COLLECTIVE) {
-            snprintf(out, 128, "; it is in %s", name[activity]);
-            break;
-        }
-        const char *of = "another group";
+        const char *of = "";
         for (const struct ls_comm *c = w->groups; c; c = c->next)
             if (c->id == group)
                 of = c->name;
-        snprintf(out, 128, "; it is in collective %llu of group %s",
-                 (unsigned long long)atomic_load(&s->sequence), of);
+        ls_comm_activity_text(activity, atomic_load(&s->sequence), of, text);
+        snprintf(out, 128, "%s%.120s", *text ? "; " : "", text);
     }
     return out;
 }
@@ -272,6 +277,8 @@ enum ls_status ls_comm_blame(struct ls_comm_request *r, double seconds)
     if (n > 1)
         snprintf(more, sizeof more, " (nor %s%d more, rank %d on %s first)",
                  n == 64 ? "at least " : "", n - 1, rank[1], w->host[rank[1]]);
+    if (w->node[rank[0]] != w->node[w->rank])
+        w->suspect = rank[0];
     return ls_comm_fail(w, LS_ERR_TIMEOUT, "%s: rank %d on %s %s after %.3g s%s%s",
                         ls_comm_request_text(h, text), rank[0], w->host[rank[0]], doing, seconds,
                         activity_text(w, rank[0], does), more);

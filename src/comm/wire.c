@@ -256,6 +256,7 @@ void ls_comm_wire_receive(struct ls_comm_world *w, const void *header, size_t he
     memcpy(&h, header, sizeof h);
     if (h.from < 0 || h.from >= w->size)
         return;
+    w->heard[h.from] = true;
     switch (h.message) {
     case HELLO:
         w->greeted[h.from] = w->owed[h.from] = w->owing = true;

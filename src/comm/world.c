@@ -81,6 +81,13 @@ void ls_comm_abort(struct ls_comm_world *w, const char *reason)
 void ls_comm_activity(struct ls_comm_world *w, enum ls_comm_activity activity)
 {
     atomic_store_explicit(&w->control->rank[w->me].activity, activity, memory_order_relaxed);
+    if (w->window)
+        atomic_store_explicit(&w->window->activity, activity, memory_order_relaxed);
+}
+
+int ls_comm_suspect(const struct ls_comm_world *w)
+{
+    return w->suspect;
 }
 
 /* ---- open ---- */
@@ -98,6 +105,9 @@ static enum ls_status copy_config(struct ls_comm_world *w, const struct ls_comm_
     w->size = config->size;
     w->deadline = config->deadline;
     w->connect_deadline = config->connect_deadline;
+    w->all_meet = config->all_meet;
+    w->window = config->window;
+    w->suspect = -1;
     w->node = calloc(n, sizeof *w->node);
     w->host = calloc(n, sizeof *w->host);
     w->local_rank = calloc(n, sizeof *w->local_rank);
@@ -106,9 +116,10 @@ static enum ls_status copy_config(struct ls_comm_world *w, const struct ls_comm_
     w->address_bytes = calloc(n, sizeof *w->address_bytes);
     w->greeted = calloc(n, sizeof *w->greeted);
     w->answered = calloc(n, sizeof *w->answered);
+    w->heard = calloc(n, sizeof *w->heard);
     w->owed = calloc(n, sizeof *w->owed);
     if (!w->node || !w->host || !w->local_rank || !w->sock || !w->address || !w->address_bytes ||
-        !w->greeted || !w->answered || !w->owed)
+        !w->greeted || !w->answered || !w->heard || !w->owed)
         return ls_error_set(err, LS_ERR_NOMEM, "a world of %d ranks", w->size);
     w->nodes = 0;
     for (int i = 0; i < w->size; i++) {
@@ -231,7 +242,7 @@ static enum ls_status open_control(struct ls_comm_world *w, struct ls_error *err
     return LS_OK;
 }
 
-/* Does a node talk to the one `away` further on in a collective over all nodes? To all, where an exchange may run;
+/* Does a node talk to the one `away` further on in a collective over all nodes? To all, where an exchange runs by itself;
  * else to those 1, 2, 4, ... away (rings, broadcasts) and to its partners in halving. So every pair that a
  * collective needs has met when the world is open, and there are few of them in a world of thousands. */
 static bool meets(int nodes, int node, int away)
@@ -255,7 +266,7 @@ static int greets(const struct ls_comm_world *w, const int *order, int rank, int
         place += w->node[i] == w->node[rank];
     for (int away = 1; away < w->nodes; away++) {
         int other = order[(node + away) % w->nodes], members = 0, at = 0;
-        if (!meets(w->nodes, node, away))
+        if (!w->all_meet && !meets(w->nodes, node, away))
             continue;
         for (int i = 0; i < w->size; i++)
             members += w->node[i] == other;
@@ -383,6 +394,7 @@ void ls_comm_close(struct ls_comm_world *w)
     free(w->address_bytes);
     free(w->greeted);
     free(w->answered);
+    free(w->heard);
     free(w->owed);
     free(w);
 }

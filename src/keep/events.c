@@ -41,13 +41,17 @@ static void read_record(struct ls_worker *w)
 }
 
 /* A failure, with the last lines behind the message. */
-static void report(struct ls_keeper *k, int number, int code, bool echo, const char *message)
+static void report(struct ls_keeper *k, int number, int code, bool echo, int suspect,
+                   const char *message)
 {
     char tail[LS_OUTPUT_TAIL] = "", text[LS_RECORD_MAX + LS_OUTPUT_TAIL];
     if (k->output)
         ls_output_tail(k->output, number, tail);
     snprintf(text, sizeof text, "%s\n%s", message, tail);
-    ls_wire_control_fail(k->control, k->worker[number].rank, code, echo, text);
+    if (suspect)
+        ls_wire_control_suspect(k->control, k->worker[number].rank, code, suspect - 1, text);
+    else
+        ls_wire_control_fail(k->control, k->worker[number].rank, code, echo, text);
 }
 
 static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
@@ -73,7 +77,7 @@ static void worker_ended(struct ls_keeper *k, struct ls_worker *w)
     if (k->killed && failed)
         return; /* its death was our doing */
     if (failed)
-        report(k, number, r.code, echo, r.message);
+        report(k, number, r.code, echo, r.suspect, r.message);
     ls_wire_control_record(k->control, w->rank, text, ls_record_write(&r, text));
 }
 
@@ -145,7 +149,18 @@ static void program_aborts(struct ls_keeper *k, const struct ls_wire_event *e)
     if (number < 0 || number >= k->config->workers)
         return;
     ls_output_take(k->output, number);
-    report(k, number, code ? code : 1, false, message);
+    report(k, number, code ? code : 1, false, 0, message);
+}
+
+/* What a rank does for which others waited in vain. */
+static void answer(struct ls_keeper *k, int rank)
+{
+    char text[200];
+    int number = rank - k->map.first[k->me];
+    if (number < 0 || number >= k->config->workers)
+        return;
+    ls_keep_describe_rank(&k->worker[number], text);
+    ls_wire_control_answer(k->control, rank, text);
 }
 
 static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
@@ -156,6 +171,9 @@ static void handle(struct ls_keeper *k, const struct ls_wire_event *e)
         break;
     case LS_WIRE_FAILURE:
         note_failure(k, e);
+        break;
+    case LS_WIRE_ASKED:
+        answer(k, e->rank);
         break;
     case LS_WIRE_STOP:
         k->kind->pass_on(k, e->code & LS_KEEP_SIGNAL_MASK, e->code >> NTH_SHIFT);
@@ -379,6 +397,7 @@ enum ls_status ls_keep_run(const struct ls_keep_config *config, int signals, int
             close(w->pidfd);
         if (w->record_fd > 0)
             close(w->record_fd);
+        ls_keep_close_window(w);
     }
     ls_wire_server_close(k.server);
     ls_wire_control_close(k.control);

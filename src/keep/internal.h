@@ -2,6 +2,7 @@
 #ifndef LS_KEEP_INTERNAL_H
 #define LS_KEEP_INTERNAL_H
 
+#include "comm/comm.h"
 #include "keep/keep.h"
 #include "keep/output.h"
 #include "keep/variables.h"
@@ -17,16 +18,18 @@ struct ls_worker {
     size_t nrecord;
     bool bound;
     cpu_set_t cpus;
-    int cores;     /* of `cpus`, this rank's share if it is not bound */
-    bool in_group; /* a program in a process group of its own */
+    int cores;                     /* of `cpus`, this rank's share if it is not bound */
+    bool in_group;                 /* a program in a process group of its own */
+    struct ls_comm_window *window; /* where our own worker shows what it does; NULL: it does not */
+    int window_fd;                 /* until it has started; -1 */
 };
 
 struct ls_keeper;
 /* What differs between our own workers and programs of any kind. */
 struct ls_keep_kind {
     /* The child's environment, in `arena`; `fd` is the descriptor for its record. */
-    enum ls_status (*env)(struct ls_keeper *k, const struct ls_worker *w, int fd,
-                          struct ls_arena *arena, char ***env, struct ls_error *err);
+    enum ls_status (*env)(struct ls_keeper *k, struct ls_worker *w, int fd, struct ls_arena *arena,
+                          char ***env, struct ls_error *err);
     /* Starts it with these; `fd` is closed by the caller. */
     enum ls_status (*start)(struct ls_keeper *k, struct ls_worker *w, int fd, char **env,
                             struct ls_error *err);
@@ -87,6 +90,10 @@ struct ls_keeper {
 
 /* Text for a rank that died of a signal. */
 void ls_keep_describe_signal(int sig, char out[static 160]);
+/* window.c: what a rank of this keeper does, in words, and whether its process runs. */
+enum ls_status ls_keep_open_window(struct ls_worker *w, struct ls_error *err);
+void ls_keep_close_window(struct ls_worker *w);
+void ls_keep_describe_rank(const struct ls_worker *w, char out[static 200]);
 /* start.c: finds the other keepers and starts the workers. */
 enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err);
 /* events.c: until all keepers agree on an exit code. */

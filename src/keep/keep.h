@@ -1,5 +1,5 @@
 /* The keeper: starts the workers of one task, keeps their records, ends them together. It knows no model,
- * no device and no communicator; it speaks PMIx upwards (to find the other keepers) and downwards (as the
+ * no device and opens no communicator; it speaks PMIx upwards (to find the other keepers) and downwards (as the
  * server of its workers), and the control channel sideways.
  *
  *   plan (who am I, how many workers) --> spawn --> events: exit, record, failure, stop --> exit code
@@ -22,6 +22,7 @@ struct ls_record {
     enum ls_status status;
     int code;           /* exit code of the job as this worker sees it */
     int64_t steps;      /* finished */
+    int suspect;        /* 1 + the rank of another node for which it waited in vain; 0: none */
     char message[1024]; /* of the error; empty on success */
 };
 /* The code of a rank that has saved, and wants to be started again. */
@@ -35,6 +36,8 @@ bool ls_record_read(const char *text, size_t n, struct ls_record *record);
 #define LS_KEEP_SIGNAL SIGRTMIN
 /* The descriptor for the record, by number, in the worker's environment. */
 #define LS_RECORD_FD_VARIABLE "LOCKSTEP_RECORD_FD"
+/* The descriptor of the memory in which it shows what it does (struct ls_comm_window). */
+#define LS_KEEP_WINDOW_VARIABLE "LOCKSTEP_WINDOW_FD"
 /* When its keeper began to look for the others: seconds of the monotonic clock. */
 #define LS_KEEP_BEGAN_VARIABLE "LOCKSTEP_BEGAN"
 

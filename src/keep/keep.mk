@@ -14,5 +14,6 @@ libls_keep_la_SOURCES = \
 	src/keep/stop.c \
 	src/keep/variables.c \
 	src/keep/variables.h \
+	src/keep/window.c \
 	src/keep/worker.c
 EXTRA_DIST += src/keep/README.md

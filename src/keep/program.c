@@ -127,7 +127,7 @@ static enum ls_status add_extras(const struct ls_keeper *k, const struct ls_work
     return ok ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
 }
 
-static enum ls_status program_env(struct ls_keeper *k, const struct ls_worker *w, int fd,
+static enum ls_status program_env(struct ls_keeper *k, struct ls_worker *w, int fd,
                                   struct ls_arena *arena, char ***env, struct ls_error *err)
 {
     (void)fd;

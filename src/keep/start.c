@@ -148,6 +148,9 @@ static enum ls_status start_worker(struct ls_keeper *k, struct ls_worker *w, str
     if (status == LS_OK)
         status = k->kind->start(k, w, pipe_fd[1], env, err);
     ls_arena_free(&arena);
+    if (w->window_fd >= 0)
+        close(w->window_fd);
+    w->window_fd = -1;
     fcntl(w->record_fd, F_SETFL, O_NONBLOCK);
     LS_TRY(status);
     w->pidfd = (int)syscall(SYS_pidfd_open, w->pid, 0);
@@ -234,8 +237,8 @@ enum ls_status ls_keeper_start(struct ls_keeper *k, struct ls_error *err)
     if (!k->worker || !k->records || !k->has_record)
         return ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
     for (int i = 0; i < c->workers; i++)
-        k->worker[i] =
-            (struct ls_worker){.rank = k->map.first[k->me] + i, .pidfd = -1, .record_fd = -1};
+        k->worker[i] = (struct ls_worker){
+            .rank = k->map.first[k->me] + i, .pidfd = -1, .record_fd = -1, .window_fd = -1};
     LS_TRY(ls_keep_apply_rules(k, err));
     LS_TRY(choose_cpus(k, err));
     ls_keep_say_rules(k);

@@ -29,7 +29,8 @@ static void become_worker(const struct ls_keep_config *config, const struct ls_w
     signal(SIGUSR1, SIG_IGN);
     if (w->bound)
         sched_setaffinity(0, sizeof w->cpus, &w->cpus);
-    fcntl(fd, F_SETFD, 0); /* the one descriptor that the worker keeps */
+    fcntl(fd, F_SETFD, 0); /* the two descriptors that the worker keeps */
+    fcntl(w->window_fd, F_SETFD, 0);
     execve(config->program, config->argv, env);
     _exit(127);
 }
@@ -47,18 +48,19 @@ static enum ls_status start(struct ls_keeper *k, struct ls_worker *w, int fd, ch
     return LS_OK;
 }
 
-/* The environment of a worker: the server's, the descriptor of its record, its share of threads. */
-static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w, int fd,
+/* The environment of a worker: the server's, the descriptors of its record and its window, its share of threads. */
+static enum ls_status worker_env(struct ls_keeper *k, struct ls_worker *w, int fd,
                                  struct ls_arena *arena, char ***env, struct ls_error *err)
 {
     char **block = NULL;
+    LS_TRY(ls_keep_open_window(w, err));
     LS_TRY(ls_wire_server_env(k->server, 1, w->rank, environ, &block, NULL, err));
     int n = 0;
     while (block[n])
         n++;
     const struct ls_topo_decision *d = k->decision ? &k->decision[w - k->worker] : NULL;
     size_t decided = d ? (size_t)d->nvariable + 1 : 0;
-    char **longer = ls_arena_alloc(arena, ((size_t)n + 4 + decided) * sizeof *longer);
+    char **longer = ls_arena_alloc(arena, ((size_t)n + 5 + decided) * sizeof *longer);
     bool whole = longer != NULL;
     for (int i = 0; i < n && whole; i++)
         whole = (longer[i] = ls_arena_strdup(arena, block[i])) != NULL;
@@ -69,11 +71,13 @@ static enum ls_status worker_env(struct ls_keeper *k, const struct ls_worker *w,
     /* Unbound workers share the CPUs: each takes its part, or they would all start a thread on each. */
     int threads = CPU_COUNT(&w->cpus) / (w->bound ? 1 : k->config->workers);
     char *share = ls_arena_printf(arena, "LOCKSTEP_THREADS=%d", threads > 0 ? threads : 1);
-    if (!whole || !record || !share || !began)
+    char *window = ls_arena_printf(arena, LS_KEEP_WINDOW_VARIABLE "=%d", w->window_fd);
+    if (!whole || !record || !share || !began || !window)
         return ls_error_set(err, LS_ERR_NOMEM, "starting rank %d", w->rank);
     longer[n] = record;
     longer[n + 1] = share;
     longer[n + 2] = began;
+    longer[n + 3] = window;
     *env = longer;
     return LS_OK;
 }

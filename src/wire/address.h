@@ -21,7 +21,7 @@ struct ls_wire_card {
     uint16_t port, n_addresses;
     struct ls_wire_address address[LS_WIRE_MAX_ADDRESSES];
 };
-enum { LS_WIRE_CARD_VERSION = 1 };
+enum { LS_WIRE_CARD_VERSION = 2 };
 
 /* Fills everything but `port`: token from the kernel, addresses of all interfaces that are up (IPv4
  * first, no link-local IPv6: these need a scope), loopback last. */

@@ -1,7 +1,7 @@
 /* A rank as PMIx client: who am I, who sits where, and the exchange of small blobs. Uses PMIx_Init,
  * Put, Commit, Fence with collected data, Get, Finalize and Abort, and nothing else. */
 #include "wire/env.h"
-#include "wire/pmix_util.h"
+#include "wire/roll.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +182,78 @@ static enum ls_status allocate(struct ls_wire_client *c, struct ls_error *err)
     return LS_OK;
 }
 
+// Slurm's PMIx asks the nodes one by one: with more tasks the start would take seconds longer.
+enum { MOST_ASKED = 1024 };
+
+static bool asks(const struct ls_wire_client *c)
+{
+    return c->state->teller && c->size > 1 && c->size <= MOST_ASKED &&
+           strncmp(c->state->me.nspace, "slurm.", 6) == 0;
+}
+
+// One process speaks for the step, and ends it: an empty message is left for the caller.
+static enum ls_status tell(const struct ls_wire_client *c, struct ls_error *err)
+{
+    const struct ls_wire_teller *teller = c->state->teller;
+    if (teller && err) {
+        teller->say(teller->arg, err->message);
+        PMIx_Abort(teller->code, err->message, NULL, 0);
+        err->message[0] = '\0';
+    }
+    return LS_ERR_TIMEOUT;
+}
+
+static enum ls_status name_absent(const struct ls_wire_client *c,
+                                  struct ls_wire_roll_questions *roll, struct ls_error *err)
+{
+    char who[LS_WIRE_ROLL_TEXT];
+    int absent = ls_wire_roll_absent(roll, who);
+    if (ls_wire_roll_blocked(roll))
+        ls_error_set(
+            err, LS_ERR_TIMEOUT,
+            "not all of %d tasks have come within %g s: of %s, at least one has ended before it "
+            "came; look for what srun says about it",
+            c->size, c->state->deadline, who);
+    else
+        ls_error_set(
+            err, LS_ERR_TIMEOUT,
+            "%d of %d tasks %s not come within %g s: %s; %s: look for what srun says about "
+            "it, and at that node",
+            absent, c->size, absent == 1 ? "has" : "have", c->state->deadline, who,
+            absent == 1 ? "it did not start, or hangs" : "they did not start, or hang");
+    return tell(c, err);
+}
+
+// Rank 0 waits for the others here, where it can still find out for whom, and not in its fence.
+static enum ls_status call_roll(const struct ls_wire_client *c, struct ls_error *err)
+{
+    const struct ls_wire_client_state *s = c->state;
+    char who[LS_WIRE_ROLL_TEXT], text[LS_WIRE_ROLL_TEXT + 80];
+    double patience = s->deadline < PATIENCE ? s->deadline : PATIENCE;
+    struct ls_wire_roll_questions *roll = ls_wire_roll_ask(&s->me, c->size);
+    if (!roll)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory to ask %d tasks", c->size);
+    bool all = ls_wire_roll_wait(roll, patience);
+    if (!all) {
+        int absent = ls_wire_roll_absent(roll, who);
+        snprintf(text, sizeof text,
+                 "waiting for %s: %d of %d tasks %s not come yet; see what srun says", who, absent,
+                 c->size, absent == 1 ? "has" : "have");
+        s->teller->say(s->teller->arg, text);
+        all = ls_wire_roll_wait(roll, s->deadline - patience);
+    }
+    enum ls_status status = all ? LS_OK : name_absent(c, roll, err);
+    ls_wire_roll_forget(roll);
+    return status;
+}
+
+static enum ls_status arrive(const struct ls_wire_client *c, struct ls_error *err)
+{
+    if (!asks(c) || !ls_wire_roll_come() || c->rank > 0)
+        return LS_OK;
+    return call_roll(c, err);
+}
+
 static enum ls_status look_around(struct ls_wire_client *c, const char *host, struct ls_error *err)
 {
     uint32_t size;
@@ -191,6 +263,7 @@ static enum ls_status look_around(struct ls_wire_client *c, const char *host, st
     c->rank = (int)c->state->me.rank;
     c->size = (int)size;
     LS_TRY(allocate(c, err));
+    LS_TRY(arrive(c, err));
 
     struct {
         struct introduction head;
@@ -300,16 +373,18 @@ static enum ls_status publish(struct ls_wire_client *c, const char *key, const v
 static enum ls_status give_up(const struct ls_wire_client *c, struct ls_error *err)
 {
     const struct ls_wire_client_state *s = c->state;
-    ls_error_set(err, LS_ERR_TIMEOUT,
-                 "exchange %d of %d ranks: not all of them arrived within %g s; one did not "
-                 "start, or hangs: look for what srun or mpirun says about it",
-                 s->exchanges, c->size, s->deadline);
-    if (s->teller && err) {
-        s->teller->say(s->teller->arg, err->message);
-        PMIx_Abort(s->teller->code, err->message, NULL, 0);
-        err->message[0] = '\0';
-    }
-    return LS_ERR_TIMEOUT;
+    char node[256];
+    if (asks(c) && s->exchanges == 1 && c->rank > 0)
+        ls_error_set(err, LS_ERR_TIMEOUT,
+                     "not all of %d tasks have come within %g s; task 0 on %s would say who is "
+                     "missing, and has not: look for what srun says about it, and at that node",
+                     c->size, s->deadline, ls_wire_roll_node(&s->me, 0, node));
+    else
+        ls_error_set(err, LS_ERR_TIMEOUT,
+                     "exchange %d of %d ranks: not all of them arrived within %g s; one did not "
+                     "start, or hangs: look for what srun or mpirun says about it",
+                     s->exchanges, c->size, s->deadline);
+    return tell(c, err);
 }
 
 static enum ls_status fence(struct ls_wire_client *c, struct ls_error *err)

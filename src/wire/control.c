@@ -127,8 +127,8 @@ int ls_wire_control_timeout(const struct ls_wire_control *c)
         due = speak < due ? speak : due;
         due = lost < due ? lost : due;
     }
-    if (c->echo && c->echo_due < due)
-        due = c->echo_due;
+    if (c->echo && ls_wire_tree_echo_due(c) < due)
+        due = ls_wire_tree_echo_due(c);
     if (!any && !c->echo)
         return -1;
     return due <= now ? 0 : (int)((due - now) * 1e3) + 1;

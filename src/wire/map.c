@@ -32,9 +32,9 @@ static enum ls_status check(int n_keepers, const int *node, const int *workers, 
         *size += workers[k];
     }
     // A rank travels in 32 bits, and PMIx wants one array entry for each.
-    if (*size > 1 << 20)
+    if (*size > LS_WIRE_MOST_RANKS)
         return ls_error_set(err, LS_ERR_OVERFLOW, "%lld workers are more than %d", (long long)*size,
-                            1 << 20);
+                            LS_WIRE_MOST_RANKS);
     return LS_OK;
 }
 

@@ -1,7 +1,8 @@
-/* Who has come? Asked before the first fence: while one is open, Slurm's PMIx answers no question. By direct requests
+/* Who has come? Asked before the first fence: while one is open, Slurm's PMIx answers no question, and one that collects no
+ * data does not wait there for other nodes. By direct requests
  * only: every rank but 0 says that it is here; rank 0 asks for that, and then says for the first time something itself,
  * who is absent. So requests wait at the rank that they ask, and nobody asks twice. */
-#include "wire/pmix_util.h"
+#include "wire/roll.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #define HERE   "ls.here"
 #define ABSENT "ls.absent"
+#define COME   "ls.come"
 /* Seconds that the others wait longer than rank 0, so that they hear of what it found. */
 #define LONGER 3.0
 /* Between two questions that PMIx could not even ask, as long as a node's slurmstepd has not begun. */
@@ -239,4 +241,110 @@ enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
 void ls_wire_roll_end(void)
 {
     PMIx_Finalize(NULL, 0);
+}
+
+/* ---- for a client ---- */
+
+enum { MOST_NAMES = 8 };
+
+struct ls_wire_roll_questions {
+    pmix_proc_t me;
+    int size;
+    bool *come;                 /* [size] */
+    struct question question[]; /* [size] */
+};
+
+bool ls_wire_roll_come(void)
+{
+    return publish(COME, "1", 1);
+}
+
+struct ls_wire_roll_questions *ls_wire_roll_ask(const pmix_proc_t *me, int size)
+{
+    struct ls_wire_roll_questions *q = calloc(1, sizeof *q + (size_t)size * sizeof q->question[0]);
+    bool *come = calloc((size_t)size, sizeof *come);
+    if (!q || !come) {
+        free(q);
+        free(come);
+        return NULL;
+    }
+    q->me = *me;
+    q->size = size;
+    q->come = come;
+    come[me->rank] = true;
+    for (int r = 0; r < size; r++)
+        if (!come[r])
+            ask(me->nspace, r, COME, &q->question[r]);
+    return q;
+}
+
+/* An error is no answer: asked again after a while. */
+static bool wait_for(struct ls_wire_roll_questions *q, int rank, double until)
+{
+    struct question *question = &q->question[rank];
+    while (!q->come[rank]) {
+        double left = until - ls_time_monotonic();
+        pmix_status_t status = PMIX_ERR_NOMEM;
+        if (question->wait &&
+            !ls_wire_wait_some(question->wait, question->started, left > 0 ? left : 0))
+            return false;
+        if (question->wait)
+            ls_wire_wait_end(question->wait, question->started, 0, &status);
+        question->wait = NULL;
+        q->come[rank] = status == PMIX_SUCCESS;
+        if (q->come[rank])
+            break;
+        if (left > 0)
+            usleep(PAUSE_US);
+        ask(q->me.nspace, rank, COME, question);
+        if (left <= 0)
+            return false;
+    }
+    return true;
+}
+
+bool ls_wire_roll_wait(struct ls_wire_roll_questions *q, double seconds)
+{
+    double until = ls_time_monotonic() + seconds;
+    bool all = true;
+    for (int r = 0; r < q->size; r++)
+        all = wait_for(q, r, until) && all;
+    return all;
+}
+
+int ls_wire_roll_absent(const struct ls_wire_roll_questions *q, char out[static LS_WIRE_ROLL_TEXT])
+{
+    int count = 0, n = 0;
+    out[0] = '\0';
+    for (int r = 0; r < q->size; r++) {
+        char node[256];
+        if (q->come[r] || count++ >= MOST_NAMES)
+            continue;
+        node_of(q->me.nspace, r, node);
+        n += snprintf(out + n, LS_WIRE_ROLL_TEXT - (size_t)n, "%stask %d%s%.48s", n ? ", " : "", r,
+                      *node ? " on " : "", node);
+    }
+    if (count > MOST_NAMES)
+        snprintf(out + n, LS_WIRE_ROLL_TEXT - (size_t)n, " and %d more", count - MOST_NAMES);
+    return count;
+}
+
+bool ls_wire_roll_blocked(const struct ls_wire_roll_questions *q)
+{
+    return !server_answers(&q->me);
+}
+
+void ls_wire_roll_forget(struct ls_wire_roll_questions *q)
+{
+    pmix_status_t status;
+    for (int r = 0; r < q->size; r++)
+        if (q->question[r].wait)
+            ls_wire_wait_end(q->question[r].wait, q->question[r].started, 0, &status);
+    free(q->come);
+    free(q);
+}
+
+const char *ls_wire_roll_node(const pmix_proc_t *me, int rank, char out[static 256])
+{
+    return node_of(me->nspace, rank, out);
 }

@@ -10,8 +10,12 @@
 // A broken connection is often noticed before the death behind it, as that has to be waited for,
 // written and sent: half a second covers a loaded node and is short for a person.
 static const double echo_wait = 0.5;
+// Two hops and a look into memory take milliseconds. A node that does not manage that in two seconds does not answer.
+static const double answer_wait = 2;
 
 enum { MAX_TEXT = 4000, MAX_RECORD = 64 << 10 };
+/* What is in a frame's c: a code of one byte, and 1 + a rank. */
+enum { CODE_MASK = 255, SUSPECT_SHIFT = 8 };
 
 static size_t cut(const char *text)
 {
@@ -81,22 +85,70 @@ static void fail_here(struct ls_wire_control *c, int rank, int keeper, int code,
     send_down(c, LS_WIRE_DOWN_FAIL, rank, keeper, code, text, cut(text));
 }
 
-static void take_failure(struct ls_wire_control *c, int rank, int keeper, int code, bool echo,
+static void take_failure(struct ls_wire_control *c, int rank, int keeper, int code,
                          const char *text)
 {
-    if (c->rank > 0 && !c->orphan) {
-        send_up(c, echo ? LS_WIRE_UP_ECHO : LS_WIRE_UP_FAIL, rank, keeper, code, text, cut(text));
-        return;
-    }
-    if (!echo) {
+    if (c->rank > 0 && !c->orphan)
+        send_up(c, LS_WIRE_UP_FAIL, rank, keeper, code, text, cut(text));
+    else
         fail_here(c, rank, keeper, code, text);
+}
+
+static void ask(struct ls_wire_control *c, int rank)
+{
+    send_down(c, LS_WIRE_DOWN_ASK, rank, 0, 0, NULL, 0);
+    queue_event(c, LS_WIRE_ASKED, rank, 0, 0, NULL, NULL, 0);
+}
+
+// `suspect` is 1 + a rank, or 0. Who waited in vain knows more than those who were told of it.
+static void take_echo(struct ls_wire_control *c, int rank, int keeper, int code, int suspect,
+                      const char *text)
+{
+    if (c->rank > 0 && !c->orphan) {
+        send_up(c, LS_WIRE_UP_ECHO, rank, keeper, code | suspect << SUSPECT_SHIFT, text, cut(text));
         return;
     }
-    if (c->failed || c->done || c->echo)
+    if (c->failed || c->done || (c->echo && (c->asked || !suspect)))
         return;
+    double now = ls_time_monotonic();
     struct ls_wire_event e = {LS_WIRE_FAILURE, rank, keeper, code, text, NULL, 0};
-    c->echo = ls_wire_item_new(&e);
-    c->echo_due = ls_time_monotonic() + echo_wait;
+    struct ls_wire_item *before = c->echo, *item = ls_wire_item_new(&e);
+    if (!item)
+        return;
+    if (!before)
+        c->echo_due = now + echo_wait;
+    free(before);
+    c->echo = item;
+    c->asked = suspect;
+    c->answered = !suspect;
+    if (suspect) {
+        c->answer_due = now + answer_wait;
+        ask(c, suspect - 1);
+    }
+}
+
+static void take_answer(struct ls_wire_control *c, int rank, const char *text)
+{
+    if (c->rank > 0 && !c->orphan) {
+        send_up(c, LS_WIRE_UP_ANSWER, rank, 0, 0, text, strlen(text));
+        return;
+    }
+    if (c->answered || c->asked != rank + 1)
+        return;
+    c->answered = true;
+    snprintf(c->answer, sizeof c->answer, "%s", text);
+}
+
+void ls_wire_control_answer(struct ls_wire_control *c, int rank, const char *text)
+{
+    char copy[LS_WIRE_ANSWER];
+    snprintf(copy, sizeof copy, "%s", text);
+    take_answer(c, rank, copy);
+}
+
+double ls_wire_tree_echo_due(const struct ls_wire_control *c)
+{
+    return c->answered || c->answer_due < c->echo_due ? c->echo_due : c->answer_due;
 }
 
 static void accept_echo(struct ls_wire_control *c)
@@ -104,8 +156,14 @@ static void accept_echo(struct ls_wire_control *c)
     struct ls_wire_item *echo = c->echo;
     if (!echo)
         return;
+    char text[MAX_TEXT + LS_WIRE_ANSWER + 4];
+    const char *said = echo->event.text,
+               *what = c->answered ? c->answer : "its node does not answer";
+    int line = (int)strcspn(said, "\n");
+    snprintf(text, sizeof text, "%.*s%s%s%s", line, said, c->asked ? "; " : "",
+             c->asked ? what : "", said + line);
     c->echo = NULL;
-    fail_here(c, echo->event.rank, echo->event.keeper, echo->event.code, echo->event.text);
+    fail_here(c, echo->event.rank, echo->event.keeper, echo->event.code, text);
     free(echo);
 }
 
@@ -114,7 +172,16 @@ void ls_wire_control_fail(struct ls_wire_control *c, int rank, int code, bool ec
 {
     char copy[MAX_TEXT + 1];
     snprintf(copy, sizeof copy, "%.*s", (int)cut(text), text ? text : "");
-    take_failure(c, rank, c->rank, code, echo, copy);
+    if (echo)
+        take_echo(c, rank, c->rank, code, 0, copy);
+    else
+        take_failure(c, rank, c->rank, code, copy);
+}
+
+void ls_wire_control_suspect(struct ls_wire_control *c, int rank, int code, int suspect,
+                             const char *text)
+{
+    take_echo(c, rank, c->rank, code & CODE_MASK, suspect + 1, text);
 }
 
 // ---- the end ------------------------------------------------------------------------------------
@@ -216,6 +283,9 @@ static void handle_down(struct ls_wire_control *c, const struct ls_wire_head *h,
     case LS_WIRE_DOWN_FAIL:
         fail_here(c, h->a, h->b, h->c, body);
         break;
+    case LS_WIRE_DOWN_ASK:
+        ask(c, h->a);
+        break;
     case LS_WIRE_DOWN_STOP:
         send_down(c, LS_WIRE_DOWN_STOP, h->a, 0, 0, NULL, 0);
         queue_event(c, LS_WIRE_STOP, -1, 0, h->a, NULL, NULL, 0);
@@ -241,9 +311,15 @@ static void handle_up(struct ls_wire_control *c, int i, const struct ls_wire_hea
         add_to_gather(c, h->a, h->b, (uint64_t)1 << i, body, h->n);
         return;
     case LS_WIRE_UP_FAIL:
-    case LS_WIRE_UP_ECHO:
         if (known)
-            take_failure(c, h->a, h->b, h->c, h->type == LS_WIRE_UP_ECHO, body);
+            take_failure(c, h->a, h->b, h->c, body);
+        return;
+    case LS_WIRE_UP_ECHO:
+        if (known && h->c >= 0)
+            take_echo(c, h->a, h->b, h->c & CODE_MASK, h->c >> SUSPECT_SHIFT, body);
+        return;
+    case LS_WIRE_UP_ANSWER:
+        take_answer(c, h->a, body);
         return;
     case LS_WIRE_UP_LOST:
         if (known)
@@ -284,7 +360,7 @@ void ls_wire_tree_handle(struct ls_wire_control *c, int i)
 
 void ls_wire_tree_tick(struct ls_wire_control *c, double now)
 {
-    if (c->echo && now >= c->echo_due)
+    if (c->echo && now >= ls_wire_tree_echo_due(c))
         accept_echo(c);
 }
 

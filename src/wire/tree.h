@@ -9,18 +9,22 @@
 /* Up travels towards keeper 0, down away from it. */
 enum ls_wire_message {
     LS_WIRE_ALIVE = 1,
-    LS_WIRE_UP_FENCE,    /* a generation, b sequence; the data of a whole subtree */
-    LS_WIRE_UP_RECORD,   /* a rank, b keeper; bytes */
-    LS_WIRE_UP_FAIL,     /* a rank, b keeper, c code; text */
-    LS_WIRE_UP_ECHO,     /* the same, but probably a consequence */
+    LS_WIRE_UP_FENCE,  /* a generation, b sequence; the data of a whole subtree */
+    LS_WIRE_UP_RECORD, /* a rank, b keeper; bytes */
+    LS_WIRE_UP_FAIL,   /* a rank, b keeper, c code; text */
+    LS_WIRE_UP_ECHO, /* the same, but probably a consequence; in c, above the code, 1 + a rank to ask about */
+    LS_WIRE_UP_ANSWER,   /* a rank; text: what it does */
     LS_WIRE_UP_LOST,     /* b keeper; text. Its whole subtree is cut off */
     LS_WIRE_UP_STOP,     /* a signal */
     LS_WIRE_UP_FINISHED, /* b keeper */
     LS_WIRE_DOWN_FENCE,
     LS_WIRE_DOWN_FAIL,
+    LS_WIRE_DOWN_ASK, /* a rank */
     LS_WIRE_DOWN_STOP,
     LS_WIRE_DOWN_DONE, /* c code; text */
 };
+
+enum { LS_WIRE_ANSWER = 200 }; /* bytes of an answer, with its NUL */
 
 struct ls_wire_gather {
     struct ls_wire_gather *next;
@@ -48,7 +52,10 @@ struct ls_wire_control {
     bool all_finished;         /* keeper 0: has been queued */
     bool *ended;               /* keeper 0 [size]: finished, or lost */
     struct ls_wire_item *echo; /* keeper 0: a failure that waits for a better one */
-    double echo_due;
+    double echo_due, answer_due;
+    int asked;                   /* 1 + the rank about which it has asked, for that echo; 0: none */
+    bool answered;               /* or nothing more is to be waited for */
+    char answer[LS_WIRE_ANSWER]; /* what that rank does */
 };
 
 /* Sends over link `i` if it is open; a link that breaks is only marked. */
@@ -61,6 +68,8 @@ void ls_wire_tree_watch(struct ls_wire_control *c, int i, bool fresh);
 void ls_wire_tree_handle(struct ls_wire_control *c, int i);
 /* Link `i` was given up because of `why`. */
 void ls_wire_tree_lost(struct ls_wire_control *c, int i, const char *why);
+/* Keeper 0: until when its echo waits. */
+double ls_wire_tree_echo_due(const struct ls_wire_control *c);
 /* Keeper 0: what the clock decides. */
 void ls_wire_tree_tick(struct ls_wire_control *c, double now);
 

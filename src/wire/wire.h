@@ -56,8 +56,8 @@ enum ls_status ls_wire_client_open(const char *host, double deadline,
                                    struct ls_wire_client **client, struct ls_error *err);
 /* The same for a step of which one process is to speak for all. Rank 0 says after five seconds of an exchange that
  * it waits. If not everyone arrives, the lowest rank that did says so and ends all of them with `code` (PMIx_Abort):
- * the others wait some seconds longer, and so die before it is their turn. On that TIMEOUT the message is empty. Who
- * is missing cannot be found out under Slurm: see README.md. */
+ * the others wait some seconds longer, and so die before it is their turn. On that TIMEOUT the message is empty. At the
+ * first exchange of a job of Slurm's with at most 1024 tasks rank 0 names those that it waits for. */
 struct ls_wire_teller {
     void (*say)(void *arg, const char *text);
     void *arg;
@@ -124,6 +124,7 @@ struct ls_wire_place {
     int keeper, node, local_rank;
 };
 /* The workers of a keeper are first[keeper] .. first[keeper + 1] - 1. */
+enum { LS_WIRE_MOST_RANKS = 1 << 20 };
 struct ls_wire_map {
     int size, n_keepers, n_nodes;
     int *first;                 /* [n_keepers + 1] */
@@ -229,6 +230,12 @@ void ls_wire_control_record(struct ls_wire_control *control, int rank, const voi
  * `text` is cut at 4000 bytes. */
 void ls_wire_control_fail(struct ls_wire_control *control, int rank, int code, bool echo,
                           const char *text);
+/* The same for a rank that waited in vain for `suspect`: an echo, which waits for up to 2 s until the keeper of
+ * `suspect` has said what that one does. The answer, or that there is none, is added to the first line of `text`. */
+void ls_wire_control_suspect(struct ls_wire_control *control, int rank, int code, int suspect,
+                             const char *text);
+/* The answer to LS_WIRE_ASKED: what that rank does, a few words ("it is in data wait"). */
+void ls_wire_control_answer(struct ls_wire_control *control, int rank, const char *text);
 /* Everyone, this keeper included, gets LS_WIRE_STOP with `signal`, a number of the keepers' own making. */
 void ls_wire_control_stop(struct ls_wire_control *control, int signal);
 /* This keeper's workers have all ended and all their records are sent. */
@@ -250,6 +257,7 @@ enum ls_wire_event_kind {
     /* from the keepers */
     LS_WIRE_RECORD,       /* keeper 0: `rank` of `keeper`; `data`, `n` */
     LS_WIRE_FAILURE,      /* all, once: `rank` or -1, `keeper`, `code`, `text`; end the workers */
+    LS_WIRE_ASKED,        /* all: whoever has `rank` is to say what that one does */
     LS_WIRE_STOP,         /* all: signal number in `code`; may come more than once */
     LS_WIRE_ALL_FINISHED, /* keeper 0: nobody is left to wait for; decide and say done */
     LS_WIRE_DONE,         /* all: leave with exit code `code`; nothing follows */

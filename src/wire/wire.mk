@@ -5,7 +5,7 @@ libls_wire_la_SOURCES = src/wire/wire.h src/wire/internal.h src/wire/poll.c src/
 	src/wire/tree.c src/wire/connect.h src/wire/connect.c src/wire/address.h src/wire/address.c \
 	src/wire/link.h src/wire/link.c src/wire/rendezvous.c
 if LS_PMIX
-libls_wire_la_SOURCES += src/wire/client.c src/wire/roll.c src/wire/server.c src/wire/server_map.h \
+libls_wire_la_SOURCES += src/wire/client.c src/wire/roll.h src/wire/roll.c src/wire/server.c src/wire/server_map.h \
 	src/wire/server_map.c src/wire/folder.h src/wire/folder.c src/wire/pmix_util.h \
 	src/wire/pmix_util.c
 libls_wire_la_CFLAGS = $(AM_CFLAGS) $(PMIX_CFLAGS)

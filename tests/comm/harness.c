@@ -15,6 +15,8 @@
 
 struct harness {
     int size, doomed;
+    bool all_meet;
+    double connect_deadline;
     int node[HARNESS_RANKS];
     pid_t pid[HARNESS_RANKS];
     int status[HARNESS_RANKS];
@@ -45,6 +47,7 @@ struct harness *harness_new(const char *layout)
     if (h == MAP_FAILED)
         abort();
     h->doomed = -1;
+    h->connect_deadline = 20; /* 3 is usual; busy test machines are not */
     for (; layout[h->size]; h->size++)
         h->node[h->size] = layout[h->size] - '0';
     return h;
@@ -53,6 +56,17 @@ struct harness *harness_new(const char *layout)
 void harness_doom(struct harness *h, int rank)
 {
     h->doomed = rank;
+    h->connect_deadline = 1;
+}
+
+void harness_meet_all(struct harness *h)
+{
+    h->all_meet = true;
+}
+
+void harness_connect(struct harness *h, double deadline)
+{
+    h->connect_deadline = deadline;
 }
 
 void harness_free(struct harness *h)
@@ -125,7 +139,8 @@ static int child(struct harness *h, int rank, double deadline, int (*fn)(struct 
         .exchange = exchange,
         .arg = &x,
         .deadline = deadline,
-        .connect_deadline = h->doomed >= 0 ? 1 : 20, /* 3 is usual; busy test machines are not */
+        .connect_deadline = h->connect_deadline,
+        .all_meet = h->all_meet,
     };
     setenv("UCX_TLS", "tcp", 1);
     setenv("UCX_NET_DEVICES", "lo", 1);

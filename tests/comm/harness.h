@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-enum { HARNESS_RANKS = 16, HARNESS_CARD = 4096 };
+enum { HARNESS_RANKS = 32, HARNESS_CARD = 4096 };
 
 struct harness; /* memory that all processes share */
 
@@ -27,6 +27,9 @@ void harness_free(struct harness *h);
 /* Forks, opens a world in every process, calls fn, closes. fn returns 0 or the code that the process
  * ends with. Returns how many processes did not end with 0. */
 int harness_run(struct harness *h, double deadline, int (*fn)(struct rank *), void *arg);
+/* Every node meets every other one when the world opens; and how long a connection may take. */
+void harness_meet_all(struct harness *h);
+void harness_connect(struct harness *h, double deadline);
 /* The process of this rank ends in the middle of opening its world: after the exchange. */
 void harness_doom(struct harness *h, int rank);
 /* The same in two halves, for tests that kill and stop processes. */

@@ -5,6 +5,8 @@
 #include "tests/tap.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 enum { MOST = 300000 };
 
@@ -47,7 +49,8 @@ static int meets_nobody_new(struct rank *r)
     if (!x || harness_group(r, "data", &c))
         return 1;
     static const char *const how[] = {"auto", "halving", "ring", "exchange"};
-    int bad = 0, algorithms = r->world->nodes <= LS_COMM_EXCHANGE_NODES ? 4 : 3;
+    bool all = r->world->nodes <= LS_COMM_EXCHANGE_NODES || r->world->all_meet;
+    int bad = 0, algorithms = all ? 4 : 3;
     for (int i = 0; i < algorithms && !bad; i++)
         bad = reduce_all(r, c, how[i], x);
     for (int root = 0; root < r->size && !bad; root++)
@@ -67,6 +70,65 @@ static int meets_nobody_new(struct rank *r)
     return before > 0 || r->world->nodes == 1 ? 0 : harness_fail(r, "nobody was met at the start");
 }
 
+/* Two ranks that have not met when the world was opened, as they are on nodes 5 apart of 16. */
+enum { ONE = 1, OTHER = 6 };
+static const char sixteen[] = "0123456789:;<=>?";
+
+/* `late` seconds pass before ONE sends something to OTHER; a negative number: it never does. */
+static int first_meeting(struct rank *r)
+{
+    int late = *(const int *)r->arg;
+    struct ls_comm *c;
+    struct ls_comm_request *q;
+    int32_t x = r->rank;
+    enum ls_status status = LS_OK;
+    if (harness_group(r, "data", &c) || ls_comm_barrier(c, &r->err) != LS_OK)
+        return harness_fail(r, "%s", r->err.message);
+    if ((r->rank == ONE || r->rank == OTHER) &&
+        ls_comm_net_connected(r->world->net, ONE + OTHER - r->rank))
+        return harness_fail(r, "they have met before");
+    if (r->rank == ONE && late >= 0) {
+        nanosleep(&(struct timespec){.tv_sec = late}, NULL);
+        status = ls_comm_send(c, &x, 1, LS_COMM_I32, OTHER, &q, &r->err);
+    } else if (r->rank == OTHER) {
+        status = ls_comm_recv(c, &x, 1, LS_COMM_I32, ONE, &q, &r->err);
+    }
+    if (status == LS_OK && (r->rank == OTHER || (r->rank == ONE && late >= 0)))
+        status = ls_comm_wait(q, &r->err);
+    harness_barrier(r);
+    if (late < 0 && r->rank == OTHER)
+        return status == LS_ERR_TIMEOUT && strstr(r->err.message, "rank 1 on n1 has not arrived")
+                   ? 0
+                   : harness_fail(r, "status %d: %s", (int)status, r->err.message);
+    return status == LS_OK && x == (r->rank == OTHER ? ONE : r->rank)
+               ? 0
+               : harness_fail(r, "has %d; %s", x, r->err.message);
+}
+
+static void check_deadline(void)
+{
+    if (!harness_can(sixteen))
+        return;
+    struct harness *h = harness_new(sixteen);
+    int late = 4, never = -1;
+    tap_ok(harness_run(h, 2, first_meeting, &late) == 0,
+           "a first meeting has as long as a connection may take");
+    harness_connect(h, 5);
+    tap_ok(harness_run(h, 2, first_meeting, &never) == 0, "and not longer");
+    harness_free(h);
+}
+
+static void check_exchange(const char *layout)
+{
+    if (!harness_can(layout))
+        return;
+    struct harness *h = harness_new(layout);
+    harness_meet_all(h);
+    tap_ok(harness_run(h, 60, meets_nobody_new, NULL) == 0,
+           "layout %s: where an exchange was asked for, everyone has met at the start", layout);
+    harness_free(h);
+}
+
 int main(void)
 {
     static const char *const layouts[] = {"01",           "012",        "0123",        "01234",
@@ -80,5 +142,8 @@ int main(void)
                "layout %s: all who talk to each other have met at the start", layouts[i]);
         harness_free(h);
     }
+    check_exchange(sixteen);
+    check_exchange("00112233445566778899::;;<<==>>??");
+    check_deadline();
     return tap_done();
 }

@@ -6,13 +6,13 @@
 
 static void check_records(void)
 {
-    struct ls_record in = {.status = LS_ERR_IO, .code = 1, .steps = 1234567890123};
+    struct ls_record in = {.status = LS_ERR_IO, .code = 1, .steps = 1234567890123, .suspect = 3};
     strcpy(in.message, "writing x: No space left on device\nsecond line");
     char text[LS_RECORD_MAX];
     size_t n = ls_record_write(&in, text);
     struct ls_record out;
     tap_ok(n > 0 && ls_record_read(text, n, &out), "a record reads back");
-    tap_ok(out.status == in.status && out.code == 1 && out.steps == in.steps &&
+    tap_ok(out.status == in.status && out.code == 1 && out.steps == in.steps && out.suspect == 3 &&
                !strcmp(out.message, in.message),
            "with all it said");
     int whole = 0;
@@ -24,8 +24,12 @@ static void check_records(void)
     n = ls_record_write(&in, text);
     tap_ok(n > 0 && ls_record_read(text, n, &out) && !strcmp(in.message, out.message),
            "the longest message fits");
-    tap_ok(!ls_record_read("lockstep-record 1 0 999 5\n\n.\n", 29, &out),
+    tap_ok(!ls_record_read("lockstep-record 2 0 999 5 0\n\n.\n", 31, &out),
            "an impossible exit code");
+    tap_ok(!ls_record_read("lockstep-record 2 0 1 5 -1\n\n.\n", 30, &out) &&
+               !ls_record_read("lockstep-record 2 0 1 5 2000000\n\n.\n", 35, &out) &&
+               ls_record_read("lockstep-record 2 0 1 5 2\n\n.\n", 29, &out),
+           "an impossible rank");
     tap_ok(!ls_record_read("nonsense\n.\n", 11, &out), "something else");
 }
 

@@ -1,6 +1,7 @@
 """`lockstep run` on a real Slurm cluster: every layout trains the same, and every fault has a message and an
 end, and leaves nothing behind."""
 
+import ctypes
 import json
 import math
 import os
@@ -423,6 +424,60 @@ def check_fault(c, scratch, what, step, codes, pattern):
     check_clean(c, scratch, what)
 
 
+# What rank 0 says of a rank of another node that it has waited for in vain.
+LATE = r"^lockstep: rank 0 on n0 failed first: \S+ \d+ of group data: rank 1 on n1 has .* after 2\.?\d* s; "
+
+
+class Held:
+    """Threads that a debugger holds, which is this process. Their process runs on."""
+
+    def __init__(self, pid, name):
+        self.libc, tasks = ctypes.CDLL(None), f"/proc/{pid}/task"
+        self.tids = [int(t) for t in os.listdir(tasks) if tap.read(f"{tasks}/{t}/comm", "r").strip() == name]
+        self.held = all(self.ask(request, t) for t in self.tids for request in (0x4206, 0x4207))  # SEIZE, INTERRUPT
+
+    def ask(self, request, tid):
+        null = ctypes.c_void_p(None)
+        return self.libc.ptrace(ctypes.c_long(request), ctypes.c_long(tid), null, null) == 0
+
+    def ended(self, tid):
+        got, status = os.waitpid(tid, os.WNOHANG | 0x40000000)  # __WALL
+        return got == tid and not os.WIFSTOPPED(status)
+
+    def wait(self):
+        """A debugger has to take note of an end before anybody else is told."""
+        for t in self.tids:
+            wait_for(lambda t=t: self.ended(t), "a thread that was held ends")
+
+
+def test_hangs(c, scratch):
+    """A rank of another node that does not come: what it does, only its own node knows."""
+    job = write_job(scratch, "long", train="steps = 8; global_batch = 32; micro_batch = 4; eval_every = 0;")
+    two = ("-w", "n[0-1]", "-N2")
+    step = Step(c, scratch, job, "--set", "recover.hang_kill=2s", layout=two)
+    pids = on_node(processes(c, "lockstep-worker"), "n1")
+    held = Held(pids[0], "ls-feed") if tap.same(len(pids), 1, "one worker runs on n1") else None
+    what = "a rank waits for its data"
+    if held and not held.held:
+        tap.ok(True, f"{what} # SKIP this machine does not let a process hold a thread of another")
+        c.run("scancel", *job_ids(c))
+        step.end()
+    elif tap.ok(held and held.tids, f"{what}: a thread brings it, and is held"):
+        held.wait()
+        check_fault(c, scratch, what, step, [5], LATE + "it is in data wait$")
+
+    # Nobody there can say anything; srun is told when to end the step that stands still.
+    step = Step(c, scratch, job, "--set", "recover.hang_kill=2s", layout=("--wait=5", *two))
+    for program in ("lockstep", "lockstep-worker"):
+        hit(c, program, "n1", signal.SIGSTOP)
+    code, text = step.end(), step.text()
+    tap.ok(code not in (0, None), "a node stands still: the step ends, and not with 0", code)
+    tap.ok(re.search(LATE + "its node does not answer$", text, re.M), "a node stands still: named", text)
+    # As where a keeper is killed, the next one removes the files of its PMIx server.
+    tap.run("run", "-n", "2", "--resume", "never", "--set", f"checkpoint.dir={scratch('still')}", job, env=c.env)
+    check_clean(c, scratch, "a node stands still")
+
+
 def job_ids(c):
     ids = c.run("squeue", "-h", "-n", "lockstep", "-o", "%i").stdout.split()
     tap.same(len(ids), 1, "one job runs")
@@ -481,7 +536,7 @@ class Absent:
         return tap.read(self.log, "r")
 
     def waits(self):
-        wait_for(lambda: "waiting for the others" in self.text() or self.popen.poll() is not None,
+        wait_for(lambda: WAITING in self.text() or self.popen.poll() is not None,
                  "the first task says that it waits")
 
     def check_ends(self):
@@ -500,7 +555,8 @@ class Absent:
                f"{self.name}: one task speaks", self.text())
 
 
-WAITING, GAVE_UP = "waiting for the others: not all of 3 ranks", "not all of them arrived within 30 s"
+WAITING = "waiting for task 1 on n"
+GAVE_UP = "1 of 3 tasks has not come within 30 s: task 1 on n"
 
 
 def test_faults(c, scratch):
@@ -527,7 +583,7 @@ def test_faults(c, scratch):
     step = Step(c, scratch, job, "--set", "recover.hang_kill=2s", layout=("-w", "n[0-1]", "-N2"))
     hit(c, "lockstep-worker", "n1", signal.SIGSTOP)
     check_fault(c, scratch, "a worker is stopped", step, [5],
-                r"^lockstep: rank 0 on n0 failed first: \S+ \d+ of group data: rank 1 on n1 has .* after 2\.?\d* s")
+                LATE + r"it is .*; its process is stopped \(SIGSTOP\)$")
 
     for keeper in (1, 0):
         what = f"keeper {keeper} is killed"
@@ -656,6 +712,7 @@ def main():
             test_refusals(c, scratch)
             test_faults_without_keeper(c, scratch)
             test_faults(c, scratch)
+            test_hangs(c, scratch)
         with cluster.Cluster(scratch, "--spank=no", "--nodes=2") as c:
             test_without_plugin(c, scratch)
     tap.done()

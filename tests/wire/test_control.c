@@ -26,9 +26,11 @@ struct plan {
     size_t big;             // bytes of each blob, 0: small and different
     int fail_rank[HUB_MAX]; // keeper k reports this rank; -2: nothing
     bool echo[HUB_MAX];
-    int stopper;       // keeper that says stop, -1: none
-    int victim;        // keeper that waits to be killed or stopped, -1: none
-    bool wait_failure; // ends only after LS_WIRE_FAILURE
+    int suspect[HUB_MAX]; // with an echo: the rank that is to be asked about, 0: none
+    bool silent;          // nobody answers such a question
+    int stopper;          // keeper that says stop, -1: none
+    int victim;           // keeper that waits to be killed or stopped, -1: none
+    bool wait_failure;    // ends only after LS_WIRE_FAILURE
     struct board *board;
 };
 
@@ -157,7 +159,10 @@ static void say_things(struct ls_wire_control *c, const struct plan *p, int rank
     if (p->fail_rank[rank] != -2) {
         char text[64];
         snprintf(text, sizeof text, "rank %d broke", p->fail_rank[rank]);
-        ls_wire_control_fail(c, p->fail_rank[rank], 40 + rank, p->echo[rank], text);
+        if (p->suspect[rank])
+            ls_wire_control_suspect(c, p->fail_rank[rank], 40 + rank, p->suspect[rank], text);
+        else
+            ls_wire_control_fail(c, p->fail_rank[rank], 40 + rank, p->echo[rank], text);
     }
     if (p->stopper == rank)
         ls_wire_control_stop(c, SIGUSR1);
@@ -193,6 +198,8 @@ static int keeper_main(struct hub_end *end, int rank, void *arg)
             bool finish = waiting && (e.kind == LS_WIRE_FAILURE || e.kind == LS_WIRE_STOP);
             if (e.kind == LS_WIRE_FAILURE)
                 note_failure(me, &e);
+            else if (e.kind == LS_WIRE_ASKED && e.rank == rank * 10 && !p->silent)
+                ls_wire_control_answer(c, e.rank, "it is in data wait");
             else if (e.kind == LS_WIRE_STOP)
                 me->stops += e.code == SIGUSR1;
             else if (e.kind == LS_WIRE_RECORD)
@@ -274,6 +281,35 @@ static void test_failure(struct board *board)
     p.fail_rank[0] = 0;
     tap_ok(all_exit(pid, run(&p, pid, NULL), 61) && board->of[0].fail_count == 1,
            "one keeper fails alone");
+}
+
+// Keeper 5 of a tree of 7 waited in vain for rank 40 of keeper 4: both are two hops from keeper 0.
+static void suspect(struct board *board, bool silent, int victim, const char *want,
+                    const char *what)
+{
+    pid_t pid[HUB_MAX];
+    struct plan p = plain(7, 2, board);
+    p.wait_failure = true;
+    p.silent = silent;
+    p.fail_rank[0] = 1, p.echo[0] = true; // it has heard of it, and was here sooner
+    p.fail_rank[5] = 50, p.suspect[5] = 40;
+    p.fail_rank[victim] = victim * 10;
+    bool ok = all_exit(pid, run(&p, pid, NULL), 61);
+    for (int k = 0; k < 7; k++) {
+        ok = ok && board->of[k].fail_count == 1 && strcmp(board->of[k].text, want) == 0;
+        if (strcmp(board->of[k].text, want) != 0)
+            tap_note("keeper %d: %s", k, board->of[k].text);
+    }
+    tap_ok(ok, "%s", what);
+}
+
+static void test_suspect(struct board *board)
+{
+    suspect(board, false, 5, "rank 50 broke; it is in data wait",
+            "what a rank does that others wait for is asked, and everyone hears it");
+    suspect(board, true, 5, "rank 50 broke; its node does not answer",
+            "without an answer that is said, after a while");
+    suspect(board, true, 6, "rank 60 broke", "a cause that comes meanwhile wins");
 }
 
 static void test_stop(struct board *board)
@@ -417,6 +453,7 @@ int main(void)
     test_round(board, 20, 16, 20, 0);
     test_round(board, 4, 2, 2, 5 << 20);
     test_failure(board);
+    test_suspect(board);
     test_stop(board);
     test_lost(board, 6, SIGKILL);
     test_lost(board, 1, SIGKILL);
