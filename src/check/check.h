@@ -137,7 +137,8 @@ struct ls_check_report {
     const char **host; /* [size], in the list's arena: the node of every rank */
     int *node;         /* [size], likewise: its number */
     double seconds;
-    /* What kept this task until its deadline, between the nodes: "coll.smoke: opening UCX"; NULL: nothing did. */
+    /* What kept this task until its deadline, between the nodes: "coll.smoke: opening UCX"; NULL: nothing did. The
+     * result of that check says so, too. */
     const char *stuck;
     int first; /* the lowest rank that is not missing: 0, unless its task has not come to the others */
     int meet; /* process id of the child between the nodes; 0: it has ended */

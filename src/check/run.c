@@ -228,11 +228,17 @@ static enum ls_status finish_alone(struct run *r, struct ls_error *err)
     add_missing(r);
     if (r->last)
         return ls_check_unpack(r->last, r->nlast, -1, &rep->list, NULL, err);
-    if (r->verdict == LS_CHECK_TIMEOUT)
-        rep->stuck = ls_arena_printf(&rep->list.arena, "%s: %s", check->id, r->doing);
     /* Of the whole job: who waits is not who is at fault. */
-    ls_check_add(&rep->list, check, r->verdict, -1, "", r->why, "an answer from all nodes",
-                 "look at the first node that is missing in the output of srun");
+    const char *measured = r->why;
+    if (*r->doing)
+        measured = ls_arena_printf(&rep->list.arena, "%s; rank %d on %s was still at: %s", r->why,
+                                   r->context->rank, r->context->host, r->doing);
+    if (r->verdict == LS_CHECK_TIMEOUT && *r->doing)
+        rep->stuck = ls_arena_printf(&rep->list.arena, "%s: %s", check->id, r->doing);
+    if (!measured)
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting the answers");
+    ls_check_add(&rep->list, check, r->verdict, -1, "", measured, "an answer from all nodes",
+                 "what other tasks say on standard error, or do not say, tells which node hangs");
     return LS_OK;
 }
 

@@ -33,6 +33,10 @@ def bad(result, *allowed):
     return found
 
 
+def checks_of(result, name):
+    return [one for one in report(result)["checks"] if one["id"] == name]
+
+
 def check(c, *args, step=STEP, fault=None, timeout=120):
     if fault:
         step = (*step, f"--export=ALL,LD_PRELOAD={FAULT},LS_FAULT={fault}")
@@ -184,6 +188,17 @@ def test_hang_between_nodes(c):
            "UCX that never returns on one node: told, in time", result.stdout[-600:], result.stderr)
     tap.ok("check: rank 1 on n1 was still at coll.smoke: opening UCX" in result.stderr and
            "rank 0 on" not in result.stderr, "and the task that hangs says where", result.stderr)
+    tap.ok(report(result).get("stuck", "") is None and
+           all(one["measured"].startswith("opening UCX and connecting to the other ranks: ")
+               for one in checks_of(result, "coll.smoke")), "the others say at what they waited for it",
+           checks_of(result, "coll.smoke"))
+    result = check(c, "--json", fault="n0:stuck:ucp", timeout=180)
+    where = "opening UCX and connecting to the other ranks"
+    tap.same([result.returncode, report(result).get("stuck")], [5, f"coll.smoke: {where}"],
+             "UCX that never returns in the task that prints: JSON says at what")
+    tap.ok([one["measured"].endswith(f"; rank 0 on n0 was still at: {where}")
+            for one in checks_of(result, "coll.smoke")] == [True] and "rank 0 on" not in result.stderr,
+           "and so does the result", checks_of(result, "coll.smoke"), result.stderr)
 
 
 def test_absent(c):
