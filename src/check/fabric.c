@@ -176,7 +176,8 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
 {
     int n = f->client->n_nodes, me = f->client->node[f->client->rank];
     int64_t bytes = f->context->full ? 8 << 20 : 1 << 20;
-    int64_t job = f->context->slurm->job_id;
+    /* Of PMIx, not of a variable: who pairs up with another seed waits for somebody else. */
+    uint64_t seed = ls_hash64(f->client->job);
     int *partner = malloc((size_t)n * 2 * sizeof *partner);
     char *buffer = calloc(2, (size_t)bytes);
     struct ls_buf fact;
@@ -185,7 +186,7 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
         partner && buffer ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "measuring pairs of nodes");
     for (int i = 0; i < SWEEPS * LS_CHECK_ROUNDS && status == LS_OK; i++) {
         double rate = 0, waited = 0;
-        ls_check_round(n, i % LS_CHECK_ROUNDS, (uint64_t)job, partner, partner + n);
+        ls_check_round(n, i % LS_CHECK_ROUNDS, seed, partner, partner + n);
         status = ls_comm_barrier(f->leaders, err);
         if (status == LS_OK && partner[me] >= 0)
             status = measure(f, partner[me], bytes, buffer, &rate, &waited, err);

@@ -92,7 +92,8 @@ enum ls_check_frame {
     LS_CHECK_SECOND, /* to the child: what the second halves said */
     LS_CHECK_MET,    /* from it: everyone's first halves are done */
     LS_CHECK_DOING, /* from it: the id of what it begins, a blank, in words: "coll.smoke opening UCX" */
-    LS_CHECK_MISSING, /* from it: a rank that has not come in time: "rank host", newline, in words */
+    LS_CHECK_MISSING, /* from it: a rank that has not come in time (`timeout`), or for something else (`fail`): "rank
+                         status host", newline, in words */
     LS_CHECK_SILENT, /* from it: rank 0 hangs, or cannot say who is missing; this rank may have to speak for it */
     LS_CHECK_SENT, /* from it: no node sends anything more in a check */
     LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */

@@ -37,7 +37,7 @@ static char *hear(int fd, enum ls_check_frame want, size_t *n)
 static void talk(int fd)
 {
     static const char head[] = "1 2 1 2 n1\n";
-    static const char *const missing[] = {"0 n7\nis late", "2 n7\nis late", "3 n0\nis late"};
+    static const char *const missing[] = {"0 3 n7\nis late", "2 3 n7\nis late", "3 3 n0\nis late"};
     static const char failed[] = "R\tenv.pmix\tfail\t\tended\t\t\n";
     struct ls_buf peer;
     size_t n;
@@ -58,7 +58,7 @@ static void talk(int fd)
     for (int i = 0; behaviour == MISS_TWO && i < 3; i++)
         ls_check_frame_send(fd, LS_CHECK_MISSING, missing[i], strlen(missing[i]), NULL);
     if (behaviour == MISS_NOBODY)
-        ls_check_frame_send(fd, LS_CHECK_MISSING, "9 n9\nis late", 12, NULL);
+        ls_check_frame_send(fd, LS_CHECK_MISSING, "9 3 n9\nis late", 14, NULL);
     if (behaviour >= DIE_AT_PEERS)
         ls_check_frame_send(fd, LS_CHECK_PEER, peer.data, peer.len, NULL);
     else if (behaviour != KEEP_FIRST)
