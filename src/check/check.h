@@ -49,9 +49,10 @@ void ls_check_add(struct ls_check_list *list, const struct ls_check *check,
 /* ---- what a check sees ---- */
 
 struct ls_check_context {
-    bool full;        /* --full: also what takes longer */
-    const char *root; /* in front of /sys and /proc: "" */
-    const char *nvml; /* path of NVIDIA's management library; NULL: the one of the system */
+    bool full;         /* --full: also what takes longer */
+    const char *root;  /* in front of /sys and /proc: "" */
+    const char *nvml;  /* path of NVIDIA's management library; NULL: the one of the system */
+    const char *verbs; /* likewise of libibverbs */
     ls_topo_getenv *get;
     void *user;
     char *const *environ;

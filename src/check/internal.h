@@ -34,6 +34,9 @@ void ls_check_equal_warn(const struct ls_check *check, const struct ls_check_wor
 /* Like ls_check_equal_fail, but what differs only after the first ": ", the names of the ports, is a warning. */
 void ls_check_equal_ports(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
+/* Likewise of what explains an MTU; but a rank that could not ask for its own stays as it is: skipped. */
+void ls_check_equal_mtu(const struct ls_check *check, const struct ls_check_world *world,
+                        struct ls_check_list *list);
 /* Facts of `key=value` lines: only keys that differ are shown. A difference is a failure. The two differ in what
  * they call a line. */
 void ls_check_same_settings(const struct ls_check *check, const struct ls_check_world *world,
@@ -152,6 +155,7 @@ LS_CHECK_LOCAL(ib_port);
 LS_CHECK_LOCAL(ib_gid);
 LS_CHECK_LOCAL(ib_counters);
 LS_CHECK_LOCAL(ib_open);
+LS_CHECK_LOCAL(ib_mtu); /* verbs.c */
 LS_CHECK_LOCAL(interface); /* names.c */
 LS_CHECK_LOCAL(names);
 LS_CHECK_LOCAL(lockstep_version); /* versions.c */

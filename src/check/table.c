@@ -91,6 +91,15 @@ const struct ls_check ls_checks[] = {
      .local = ls_check_ib_port,
      .compare = ls_check_equal_ports,
      .remedy = "NCCL hangs where NICs differ: have the node's NICs, cables and MTU looked at"},
+    {.id = "ib.mtu",
+     .summary = "ports of compute NICs have the same MTU",
+     .needs = RDMA,
+     .deadline = 5,
+     .local = ls_check_ib_mtu,
+     .compare = ls_check_equal_mtu,
+     .remedy = "large messages are lost where MTUs differ: look at network interfaces and "
+               "switches, or at "
+               "the subnet manager; ibv_devinfo shows it"},
     {.id = "ib.gid",
      .summary = "RoCE has a routable address",
      .needs = RDMA,

@@ -283,7 +283,7 @@ def test_disagree(c, scratch):
                "arrived within" not in result.stderr and not result.stdout,
                f"no check in task {odd} of two on its node: named", result.returncode, result.stdout, result.stderr)
     del c.env["LOCKSTEP_CHECK"]
-    result = c.run(*STEP, "--kill-on-bad-exit=0", "bash", "-c", f"{only["n1"]} unset PMIX_NAMESPACE; exec {run}")
+    result = c.run(*STEP, "--kill-on-bad-exit=0", "bash", "-c", f"{only['n1']} unset PMIX_NAMESPACE; exec {run}")
     tap.ok(result.returncode != 0 and "task 1: PMIX_RANK is set, and PMIX_NAMESPACE is not" in result.stderr,
            "a task that has lost its PMIx says so", result.stdout, result.stderr)
     result = shell(c, f"CHECK='{tap.program()} check --json'; {only['n1']} exec $CHECK --full; exec $CHECK")
