@@ -5,6 +5,7 @@ libls_check_la_SOURCES = \
 	src/check/pairs.h \
 	src/check/verbs.h \
 	src/check/children.c \
+	src/check/choice.c \
 	src/check/compare.c \
 	src/check/devices.c \
 	src/check/environment.c \

@@ -1,4 +1,4 @@
-check_tests = tests/check/test_compare tests/check/test_devices tests/check/test_local tests/check/test_pack \
+check_tests = tests/check/test_choice tests/check/test_compare tests/check/test_devices tests/check/test_local tests/check/test_pack \
 	tests/check/test_pairs tests/check/test_run tests/check/test_verbs
 check_PROGRAMS += $(check_tests)
 TESTS += $(check_tests) tests/check/test_check.py
@@ -7,6 +7,8 @@ dist_check_SCRIPTS += tests/check/test_check.py
 check_libs = libls_check.la libls_wire.la libls_ckpt.la libls_data.la libls_comm.la libls_model.la \
 	libls_graph.la libls_device.la libls_topo_host.la libls_topo.la libls_job.la libls_base.la $(PMIX_LIBS) $(UCX_LIBS) \
 	$(LIBCONFIG_LIBS) $(JANSSON_LIBS) $(LIBDEFLATE_LIBS) $(XXHASH_LIBS)
+tests_check_test_choice_SOURCES = tests/check/test_choice.c tests/check/local.h
+tests_check_test_choice_LDADD = $(check_libs)
 tests_check_test_compare_SOURCES = tests/check/test_compare.c
 tests_check_test_compare_LDADD = $(check_libs)
 tests_check_test_devices_SOURCES = tests/check/test_devices.c tests/check/local.h tests/topo/machines.h
