@@ -49,9 +49,10 @@ void ls_check_add(struct ls_check_list *list, const struct ls_check *check,
 /* ---- what a check sees ---- */
 
 struct ls_check_context {
-    bool full;        /* --full: also what takes longer */
-    const char *root; /* in front of /sys and /proc: "" */
-    const char *nvml; /* path of NVIDIA's management library; NULL: the one of the system */
+    bool full;         /* --full: also what takes longer */
+    const char *root;  /* in front of /sys and /proc: "" */
+    const char *nvml;  /* path of NVIDIA's management library; NULL: the one of the system */
+    const char *verbs; /* likewise of libibverbs */
     ls_topo_getenv *get;
     void *user;
     char *const *environ;
@@ -137,7 +138,8 @@ struct ls_check_report {
     const char **host; /* [size], in the list's arena: the node of every rank */
     int *node;         /* [size], likewise: its number */
     double seconds;
-    /* What kept this task until its deadline, between the nodes: "coll.smoke: opening UCX"; NULL: nothing did. */
+    /* What kept this task until its deadline, between the nodes: "coll.smoke: opening UCX"; NULL: nothing did. The
+     * result of that check says so, too. */
     const char *stuck;
     int first; /* the lowest rank that is not missing: 0, unless its task has not come to the others */
     int meet; /* process id of the child between the nodes; 0: it has ended */

@@ -3,7 +3,9 @@ libls_check_la_SOURCES = \
 	src/check/check.h \
 	src/check/internal.h \
 	src/check/pairs.h \
+	src/check/verbs.h \
 	src/check/children.c \
+	src/check/choice.c \
 	src/check/compare.c \
 	src/check/devices.c \
 	src/check/environment.c \
@@ -22,6 +24,7 @@ libls_check_la_SOURCES = \
 	src/check/run.c \
 	src/check/settings.c \
 	src/check/table.c \
+	src/check/verbs.c \
 	src/check/verdict.c \
 	src/check/versions.c
 libls_check_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)

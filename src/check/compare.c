@@ -117,13 +117,15 @@ static enum ls_check_status difference(const char *a, const char *b, enum ls_che
     return end && !strncmp(a, b, n) ? LS_CHECK_WARN : status;
 }
 
+/* lost: a rank that has nothing to compare differs, too. */
 static void equal(const struct ls_check *check, const struct ls_check_world *w,
-                  struct ls_check_list *list, enum ls_check_status status, const char *soft)
+                  struct ls_check_list *list, enum ls_check_status status, const char *soft,
+                  bool lost)
 {
-    struct nothing no;
+    struct nothing no = {.n = 0};
     int most, usual = majority(w, &most), odd = 0;
     const char *remedy = check->remedy ? check->remedy : "";
-    if (usual < 0 || !find_nothing(check, w, list, &no))
+    if (usual < 0 || (lost && !find_nothing(check, w, list, &no)))
         return; /* every rank has said on its own why there is nothing */
     const char *expected = no.n > most ? list->result[no.first].measured : w->fact[usual];
     if (no.n > 0 && no.n <= most)
@@ -144,19 +146,25 @@ static void equal(const struct ls_check *check, const struct ls_check_world *w,
 void ls_check_equal_fail(const struct ls_check *check, const struct ls_check_world *world,
                          struct ls_check_list *list)
 {
-    equal(check, world, list, LS_CHECK_FAIL, NULL);
+    equal(check, world, list, LS_CHECK_FAIL, NULL, true);
 }
 
 void ls_check_equal_warn(const struct ls_check *check, const struct ls_check_world *world,
                          struct ls_check_list *list)
 {
-    equal(check, world, list, LS_CHECK_WARN, NULL);
+    equal(check, world, list, LS_CHECK_WARN, NULL, true);
 }
 
 void ls_check_equal_ports(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list)
 {
-    equal(check, world, list, LS_CHECK_FAIL, ": ");
+    equal(check, world, list, LS_CHECK_FAIL, ": ", true);
+}
+
+void ls_check_equal_mtu(const struct ls_check *check, const struct ls_check_world *world,
+                        struct ls_check_list *list)
+{
+    equal(check, world, list, LS_CHECK_FAIL, ": ", false);
 }
 
 /* ---- settings ---- */

@@ -195,7 +195,7 @@ static bool port_is_good(struct ls_check_out *out, const struct ls_topo_nic *nic
     return true;
 }
 
-/* Of a RoCE NIC's network interface, which its own follows; of InfiniBand only verbs would tell. 0: not known. */
+/* Of a RoCE NIC's network interface; 0: not known. That of the port itself is for ib.mtu. */
 static int mtu_of(const struct ls_topo_machine *m, const struct ls_topo_nic *nic)
 {
     for (int i = 0; i < m->niface; i++)

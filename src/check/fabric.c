@@ -23,7 +23,19 @@ struct fabric {
     struct ls_comm_world *world;
     struct ls_comm *all, *leaders;
     int *leader; /* [nodes] lowest rank of each */
+    int fd;      /* to the parent */
+    const char *id, *doing;
 };
+
+/* What is begun: told to the parent, and said with what then fails. */
+static void begin(struct fabric *f, const char *id, const char *doing)
+{
+    char text[160];
+    f->id = id;
+    f->doing = doing;
+    snprintf(text, sizeof text, "%s %s", id, doing);
+    ls_check_frame_doing(f->fd, text, NULL);
+}
 
 static bool is_set(const char *name)
 {
@@ -164,7 +176,8 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
 {
     int n = f->client->n_nodes, me = f->client->node[f->client->rank];
     int64_t bytes = f->context->full ? 8 << 20 : 1 << 20;
-    int64_t job = f->context->slurm->job_id;
+    /* Of PMIx, not of a variable: who pairs up with another seed waits for somebody else. */
+    uint64_t seed = ls_hash64(f->client->job);
     int *partner = malloc((size_t)n * 2 * sizeof *partner);
     char *buffer = calloc(2, (size_t)bytes);
     struct ls_buf fact;
@@ -173,7 +186,7 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
         partner && buffer ? LS_OK : ls_error_set(err, LS_ERR_NOMEM, "measuring pairs of nodes");
     for (int i = 0; i < SWEEPS * LS_CHECK_ROUNDS && status == LS_OK; i++) {
         double rate = 0, waited = 0;
-        ls_check_round(n, i % LS_CHECK_ROUNDS, (uint64_t)job, partner, partner + n);
+        ls_check_round(n, i % LS_CHECK_ROUNDS, seed, partner, partner + n);
         status = ls_comm_barrier(f->leaders, err);
         if (status == LS_OK && partner[me] >= 0)
             status = measure(f, partner[me], bytes, buffer, &rate, &waited, err);
@@ -190,48 +203,51 @@ static enum ls_status pair_rounds(struct fabric *f, struct ls_error *err)
 
 /* ---- both ---- */
 
-static void failed(struct fabric *f, const char *id, enum ls_status status, const char *message)
+static void failed(struct fabric *f, enum ls_status status, struct ls_error *err)
 {
-    ls_check_pack(f->out, id, status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL, "",
-                  message, "an answer from every rank",
+    ls_error_context(err, "%s", f->doing);
+    ls_check_pack(f->out, f->id, status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL, "",
+                  err->message, "an answer from every rank",
                   status == LS_ERR_NUMERIC
                       ? "bytes are damaged on the way: do not train on these nodes; find the one "
                         "by halves"
-                      : "the message names the rank; leave its node out, or try UCX_TLS=tcp");
+                      : "leave the node of a rank that is named out, or of one that says on "
+                        "standard error what it was still at; or try UCX_TLS=tcp");
 }
 
 bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_client *client, int fd,
                      struct ls_buf *out)
 {
-    struct fabric f = {.context = context, .client = client, .out = out};
+    struct fabric f = {.context = context, .client = client, .out = out, .fd = fd};
     struct ls_error err = {0};
     if (client->size == 1) {
         ls_check_pack(out, "coll.smoke", LS_CHECK_SKIP, "", "one rank", "", "");
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "one node", "", "");
         return true;
     }
-    ls_check_frame_doing(fd, "coll.smoke opening UCX and connecting to the other ranks", NULL);
+    begin(&f, "coll.smoke", "opening UCX and connecting to the other ranks");
     enum ls_status status = open_world(&f, &err);
-    ls_check_frame_doing(fd, "coll.smoke summing over all ranks", NULL);
-    if (status == LS_OK)
+    if (status == LS_OK) {
+        begin(&f, "coll.smoke", "summing over all ranks");
         status = all_smoke(&f, &err);
+    }
     if (status != LS_OK)
-        failed(&f, "coll.smoke", status, err.message);
+        failed(&f, status, &err);
     if (client->n_nodes == 1 && client->rank == 0)
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "one node", "", "");
     else if (status != LS_OK && client->rank == 0)
         ls_check_pack(out, "net.pair", LS_CHECK_SKIP, "", "coll.smoke did not pass", "", "");
     else if (status == LS_OK && client->n_nodes > 1 && f.leaders) {
-        ls_check_frame_doing(fd, "net.pair measuring pairs of nodes", NULL);
+        begin(&f, "net.pair", "measuring pairs of nodes");
         status = pair_rounds(&f, &err);
         if (status != LS_OK)
-            failed(&f, "net.pair", status, err.message);
+            failed(&f, status, &err);
     }
     /* Nobody closes while a peer needs an answer. Not by ls_comm_barrier: ranks that measure no pair would
      * spin in it, on the CPUs of those that do. */
     const void *const *all;
     const size_t *sizes;
-    ls_check_frame_doing(fd, "net.pair waiting until all are done", NULL);
+    begin(&f, "net.pair", "waiting until all are done");
     ls_wire_exchange(client, "", 0, &all, &sizes, NULL);
     if (status != LS_OK && f.world)
         ls_comm_abort(f.world, err.message);

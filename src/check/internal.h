@@ -34,6 +34,13 @@ void ls_check_equal_warn(const struct ls_check *check, const struct ls_check_wor
 /* Like ls_check_equal_fail, but what differs only after the first ": ", the names of the ports, is a warning. */
 void ls_check_equal_ports(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
+/* Likewise of what explains an MTU; but a rank that could not ask for its own stays as it is: skipped. */
+void ls_check_equal_mtu(const struct ls_check *check, const struct ls_check_world *world,
+                        struct ls_check_list *list);
+/* Facts: "named" or "all", what ports the libraries of a task use, by which names. Only the second line must be equal,
+ * where any task names its own. choice.c */
+void ls_check_same_use(const struct ls_check *check, const struct ls_check_world *world,
+                       struct ls_check_list *list);
 /* Facts of `key=value` lines: only keys that differ are shown. A difference is a failure. The two differ in what
  * they call a line. */
 void ls_check_same_settings(const struct ls_check *check, const struct ls_check_world *world,
@@ -92,7 +99,8 @@ enum ls_check_frame {
     LS_CHECK_SECOND, /* to the child: what the second halves said */
     LS_CHECK_MET,    /* from it: everyone's first halves are done */
     LS_CHECK_DOING, /* from it: the id of what it begins, a blank, in words: "coll.smoke opening UCX" */
-    LS_CHECK_MISSING, /* from it: a rank that has not come in time: "rank host", newline, in words */
+    LS_CHECK_MISSING, /* from it: a rank that has not come in time (`timeout`), or for something else (`fail`): "rank
+                         status host", newline, in words */
     LS_CHECK_SILENT, /* from it: rank 0 hangs, or cannot say who is missing; this rank may have to speak for it */
     LS_CHECK_SENT, /* from it: no node sends anything more in a check */
     LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
@@ -132,6 +140,10 @@ bool ls_check_fabric(const struct ls_check_context *context, struct ls_wire_clie
  * plugin has set. Errors as ls_topo_decide; LS_ERR_ENV also where the machine could not be read. settings.c */
 enum ls_status ls_check_decide(const struct ls_check_context *context, struct ls_arena *arena,
                                struct ls_topo_decision *decision, struct ls_error *err);
+/* A variable of that environment; NULL: not set. settings.c */
+const char *ls_check_of_user(const struct ls_check_context *context, const char *name);
+/* Does a list of NCCL's ("^=mlx5_0:1,mlx5_1") leave it this device or interface? `port` 0: it has none. choice.c */
+bool ls_check_nccl_names(const char *list, const char *name, int port);
 
 #define LS_CHECK_LOCAL(name) \
     void ls_check_##name(struct ls_check_out *out, const struct ls_check_context *context)
@@ -151,6 +163,8 @@ LS_CHECK_LOCAL(ib_port);
 LS_CHECK_LOCAL(ib_gid);
 LS_CHECK_LOCAL(ib_counters);
 LS_CHECK_LOCAL(ib_open);
+LS_CHECK_LOCAL(ib_mtu);    /* verbs.c */
+LS_CHECK_LOCAL(ib_use);    /* choice.c */
 LS_CHECK_LOCAL(interface); /* names.c */
 LS_CHECK_LOCAL(names);
 LS_CHECK_LOCAL(lockstep_version); /* versions.c */

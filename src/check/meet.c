@@ -15,6 +15,7 @@ struct meeting {
     char **first; /* [size] what the first halves of every rank said */
     size_t *nfirst;
     struct ls_buf own; /* results and facts of this child */
+    bool told;         /* why nobody meets: the parent knows each rank that is at fault */
 };
 
 static enum ls_status exchange(struct meeting *m, const char *text, size_t n,
@@ -126,21 +127,44 @@ static void give_up(struct meeting *m, enum ls_status status, bool found, struct
             ? "see what srun says about each task; one that hangs says so itself when it gives up"
             : "add --mpi=pmix to srun, or let 'lockstep check' start its own step in the "
               "allocation; other tasks' messages may say more";
-    if (!found)
+    if (!found && !m->told)
         ls_check_pack(&m->own, "env.pmix",
                       status == LS_ERR_TIMEOUT ? LS_CHECK_TIMEOUT : LS_CHECK_FAIL, "", err->message,
                       "all tasks meet", advice);
     ls_check_frame_send(m->fd, LS_CHECK_NO_PEERS, m->own.data ? m->own.data : "", m->own.len, NULL);
 }
 
-static void tell_absent(void *arg, int rank, const char *node)
+static void tell_missing(struct meeting *m, int rank, enum ls_check_status status, const char *node,
+                         const char *why)
 {
-    struct meeting *m = arg;
-    char text[512];
-    int n =
-        snprintf(text, sizeof text, "%d %s\nhas not come within %.0f s", rank, node, MEET_DEADLINE);
+    char text[LS_WIRE_ROLL_WORD + 320];
+    int n = snprintf(text, sizeof text, "%d %d %s\n%s", rank, (int)status, node, why);
     if (n > 0 && n < (int)sizeof text)
         ls_check_frame_send(m->fd, LS_CHECK_MISSING, text, (size_t)n, NULL);
+}
+
+static void tell_absent(void *arg, int rank, const char *node)
+{
+    char text[64];
+    snprintf(text, sizeof text, "has not come within %.0f s", MEET_DEADLINE);
+    tell_missing(arg, rank, LS_CHECK_TIMEOUT, node, text);
+}
+
+/* The words of the roll: what such a task says of itself. Those that do not check say it in words of their own. */
+static const char *const words[] = {"checks with --fast", "checks with --full"};
+
+static void tell_differs(void *arg, int rank, const char *node, const char *word)
+{
+    struct meeting *m = arg;
+    char text[LS_WIRE_ROLL_WORD + 32];
+    const char *own = *word ? word : "does not do as rank 0 does";
+    /* The node's name tells which one, unless it has several. */
+    if (m->context->size > m->context->nodes)
+        snprintf(text, sizeof text, "rank %d: %s", rank, own);
+    else
+        snprintf(text, sizeof text, "%s", own);
+    m->told = true;
+    tell_missing(m, rank, LS_CHECK_FAIL, node, text);
 }
 
 static void tell_silent(void *arg, int rank, const char *node)
@@ -153,7 +177,11 @@ static void tell_silent(void *arg, int rank, const char *node)
 /* All tasks, or an error and those that have not come by name. */
 static enum ls_status come_together(struct meeting *m, struct ls_error *err)
 {
-    const struct ls_wire_roll roll = {.absent = tell_absent, .silent = tell_silent, .arg = m};
+    const struct ls_wire_roll roll = {.word = words[m->context->full],
+                                      .absent = tell_absent,
+                                      .differs = tell_differs,
+                                      .silent = tell_silent,
+                                      .arg = m};
     LS_TRY(ls_check_frame_doing(m->fd, "env.pmix starting PMIx, and meeting the other tasks", err));
     LS_TRY(ls_wire_roll_call(MEET_DEADLINE, &roll, err));
     return ls_wire_client_open(m->context->host, MEET_DEADLINE, &m->client, err);

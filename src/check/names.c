@@ -12,14 +12,21 @@
 
 /* ---- net.if ---- */
 
-/* What the rules choose, or, where they see no need to choose, the way out. */
+/* What this task names for NCCL, whoever has set that; else what the rules choose, or, where they see no need to choose,
+ * the way out. */
 static const struct ls_topo_iface *choose(const struct ls_check_context *context)
 {
     const struct ls_topo_machine *m = context->machine;
     struct ls_topo_decision decision;
     struct ls_arena arena = {0};
     const struct ls_topo_iface *found = NULL;
-    if (ls_check_decide(context, &arena, &decision, NULL) == LS_OK && decision.interface)
+    const char *named = context->get(context->user, "NCCL_SOCKET_IFNAME");
+    for (int i = 0; named && *named && *named != '^' && i < m->niface && !found; i++)
+        if (m->iface[i].up && (m->iface[i].ipv4 || m->iface[i].ipv6) &&
+            m->iface[i].class != LS_TOPO_IFACE_LOOPBACK &&
+            ls_check_nccl_names(named, m->iface[i].name, 0))
+            found = &m->iface[i];
+    if (!found && ls_check_decide(context, &arena, &decision, NULL) == LS_OK && decision.interface)
         for (int i = 0; i < m->niface; i++)
             if (!strcmp(m->iface[i].name, decision.interface))
                 found = &m->iface[i];

@@ -27,6 +27,7 @@ struct run {
     char doing[96];            /* in words */
     struct missing {
         int rank;
+        enum ls_check_status status;
         const char *host, *measured; /* in the list's arena */
     } * missing;
     int nmissing, cap;
@@ -172,18 +173,19 @@ static void start_late(struct run *r, double now)
 static enum ls_status note_missing(struct run *r, char *data, struct ls_error *err)
 {
     struct ls_arena *arena = &r->report->list.arena;
-    int rank, at = 0;
+    int rank, status, at = 0;
     char *line = strchr(data, '\n');
     if (line)
         *line = '\0';
-    if (!line || sscanf(data, "%d %n", &rank, &at) < 1 || !at || rank < 0 ||
-        rank >= r->context->size)
+    if (!line || sscanf(data, "%d %d %n", &rank, &status, &at) < 2 || !at || rank < 0 ||
+        rank >= r->context->size || (status != LS_CHECK_TIMEOUT && status != LS_CHECK_FAIL))
         return ls_error_set(err, LS_ERR_INTERNAL, "a missing peer without a name");
     const char *host = ls_arena_strdup(arena, data + at);
     const char *measured = ls_arena_strdup(arena, line + 1);
     if (!host || !measured || !ls_grow(&r->missing, &r->cap, r->nmissing + 1, sizeof *r->missing))
         return ls_error_set(err, LS_ERR_NOMEM, "collecting who is missing");
-    r->missing[r->nmissing++] = (struct missing){rank, host, measured};
+    r->missing[r->nmissing++] =
+        (struct missing){rank, (enum ls_check_status)status, host, measured};
     return LS_OK;
 }
 
@@ -202,9 +204,11 @@ static void add_missing(struct run *r)
                              : strcmp(m->host, r->context->host) != 0 ? nodes++
                                                                       : 0;
         rep->first += m->rank == rep->first;
-        ls_check_add(&rep->list, ls_check_find("env.pmix"), LS_CHECK_TIMEOUT, m->rank, "",
-                     m->measured, "all tasks meet",
-                     "see what srun says of it, and what its own task says when it gives up");
+        ls_check_add(&rep->list, ls_check_find("env.pmix"), m->status, m->rank, "", m->measured,
+                     m->status == LS_CHECK_FAIL ? "the same check in all tasks" : "all tasks meet",
+                     m->status == LS_CHECK_FAIL
+                         ? "all tasks need the same files and variables, LOCKSTEP_CHECK among them"
+                         : "see what srun says of it, and what its own task says when it gives up");
     }
     rep->nodes = nodes > rep->nodes ? nodes : rep->nodes;
 }
@@ -228,11 +232,17 @@ static enum ls_status finish_alone(struct run *r, struct ls_error *err)
     add_missing(r);
     if (r->last)
         return ls_check_unpack(r->last, r->nlast, -1, &rep->list, NULL, err);
-    if (r->verdict == LS_CHECK_TIMEOUT)
-        rep->stuck = ls_arena_printf(&rep->list.arena, "%s: %s", check->id, r->doing);
     /* Of the whole job: who waits is not who is at fault. */
-    ls_check_add(&rep->list, check, r->verdict, -1, "", r->why, "an answer from all nodes",
-                 "look at the first node that is missing in the output of srun");
+    const char *measured = r->why;
+    if (*r->doing)
+        measured = ls_arena_printf(&rep->list.arena, "%s; rank %d on %s was still at: %s", r->why,
+                                   r->context->rank, r->context->host, r->doing);
+    if (r->verdict == LS_CHECK_TIMEOUT && *r->doing)
+        rep->stuck = ls_arena_printf(&rep->list.arena, "%s: %s", check->id, r->doing);
+    if (!measured)
+        return ls_error_set(err, LS_ERR_NOMEM, "collecting the answers");
+    ls_check_add(&rep->list, check, r->verdict, -1, "", measured, "an answer from all nodes",
+                 "what other tasks say on standard error, or do not say, tells which node hangs");
     return LS_OK;
 }
 

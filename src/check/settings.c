@@ -233,6 +233,12 @@ static const char *of_user(void *user, const char *name)
     return NULL;
 }
 
+const char *ls_check_of_user(const struct ls_check_context *context, const char *name)
+{
+    struct ls_check_context copy = *context;
+    return of_user(&copy, name);
+}
+
 enum ls_status ls_check_decide(const struct ls_check_context *context, struct ls_arena *arena,
                                struct ls_topo_decision *decision, struct ls_error *err)
 {

@@ -91,6 +91,24 @@ const struct ls_check ls_checks[] = {
      .local = ls_check_ib_port,
      .compare = ls_check_equal_ports,
      .remedy = "NCCL hangs where NICs differ: have the node's NICs, cables and MTU looked at"},
+    {.id = "ib.mtu",
+     .summary = "ports of compute NICs have the same MTU",
+     .needs = RDMA,
+     .deadline = 5,
+     .local = ls_check_ib_mtu,
+     .compare = ls_check_equal_mtu,
+     .remedy = "large messages are lost where MTUs differ: look at network interfaces and "
+               "switches, or at "
+               "the subnet manager; ibv_devinfo shows it"},
+    {.id = "ib.use",
+     .summary = "ports that tasks name are alike",
+     .needs = RDMA,
+     .every_task = true,
+     .deadline = 2,
+     .local = ls_check_ib_use,
+     .compare = ls_check_same_use,
+     .remedy =
+         "leave NCCL_IB_HCA and UCX_NET_DEVICES unset, or name ports of one kind in every task"},
     {.id = "ib.gid",
      .summary = "RoCE has a routable address",
      .needs = RDMA,
@@ -123,6 +141,7 @@ const struct ls_check ls_checks[] = {
     /* After net.port, which knows whether nodes of several subnets reach each other. */
     {.id = "net.if",
      .summary = "one network interface for all nodes",
+     .every_task = true,
      .deadline = 2,
      .local = ls_check_interface,
      .compare = ls_check_same_subnets},

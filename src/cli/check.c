@@ -85,29 +85,26 @@ static int wait_for(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static bool has_checked;
+static const char *check_word = "";
+static bool has_checked, is_unfit;
 
-bool ls_cli_has_checked(void)
+void ls_cli_tell_check(struct ls_keep_config *config)
 {
-    return has_checked;
+    config->check = check_word;
+    config->follows = has_checked;
+    config->unfit = is_unfit;
 }
 
-int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers)
+/* Runs `lockstep check`; returns its exit code, or an error. */
+static enum ls_status start_check(const char *how, const char *job, const char *const *sets,
+                                  int nsets, int workers, int *code, struct ls_error *err)
 {
-    const char *how = getenv("LOCKSTEP_CHECK");
     char exe[4096], count[16];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (!how || !*how || !strcmp(how, "off") || getenv("LOCKSTEP_CHECKED"))
-        return LS_EXIT_OK;
-    if (strcmp(how, "fast") != 0 && strcmp(how, "full") != 0) {
-        ls_cli_error("LOCKSTEP_CHECK expects off, fast or full, found %s", how);
-        return LS_EXIT_USAGE;
-    }
     const char **argv = calloc((size_t)nsets * 2 + 8, sizeof *argv);
     if (!argv || len <= 0) {
         free(argv);
-        ls_cli_error("cannot start the check");
-        return LS_EXIT_FAILED;
+        return ls_error_set(err, LS_ERR_NOMEM, "cannot start the check: no memory, or no /proc");
     }
     exe[len] = '\0';
     int n = 0;
@@ -129,12 +126,53 @@ int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int 
         execv(exe, (char *const *)argv);
         _exit(LS_EXIT_ENV);
     }
-    int code = pid > 0 ? wait_for(pid) : LS_EXIT_FAILED;
-    has_checked = pid > 0;
+    int cause = errno;
     free(argv);
-    if (code != LS_EXIT_OK && ls_cli_is_first_task())
-        ls_cli_error("the check ended with %d, so nothing is started; LOCKSTEP_CHECK=off starts "
-                     "without it",
-                     code);
+    if (pid < 0)
+        return ls_error_errno(err, cause, "starting the check");
+    has_checked = true;
+    *code = wait_for(pid);
+    return LS_OK;
+}
+
+/* Tasks that have checked come to the same result, unless they did not meet at all: because another one does not
+ * check, or not the same. That one waits, and is to be told. */
+static int end_unfit(int code, const int *signals)
+{
+    struct ls_error err = {0};
+    ls_error_set(&err, LS_ERR_ENV,
+                 "the check ended with %d, so nothing is started; LOCKSTEP_CHECK=off starts "
+                 "without it",
+                 code);
+    if (code == LS_EXIT_ENV && ls_cli_others_wait()) {
+        is_unfit = true;
+        return ls_cli_exit_code(ls_cli_give_up(&err, signals));
+    }
+    if (ls_cli_is_first_task())
+        ls_cli_error("%s", err.message);
     return code;
+}
+
+int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers,
+                       const int *signals)
+{
+    static const char *const words[] = {"off", "fast", "full"};
+    const char *how = getenv("LOCKSTEP_CHECK");
+    struct ls_error err = {0};
+    int code = LS_EXIT_OK, word = 0;
+    if (!how || !*how || getenv("LOCKSTEP_CHECKED"))
+        how = "off";
+    while (word < 3 && strcmp(how, words[word]) != 0)
+        word++;
+    if (word == 3) {
+        ls_error_set(&err, LS_ERR_USAGE,
+                     "LOCKSTEP_CHECK: found '%.40s', expected off, fast or full", how);
+        return ls_cli_exit_code(ls_cli_give_up(&err, signals));
+    }
+    check_word = words[word];
+    if (word == 0)
+        return LS_EXIT_OK;
+    if (start_check(how, job, sets, nsets, workers, &code, &err) != LS_OK)
+        return ls_cli_exit_code(ls_cli_give_up(&err, signals));
+    return code == LS_EXIT_OK ? code : end_unfit(code, signals);
 }

@@ -171,6 +171,7 @@ bool ls_check_print_json(const struct ls_check_report *report, int exit_code, FI
     json_object_set_new(o, "seconds", json_real(report->seconds));
     json_object_set_new(o, "ranks", json_integer(report->size));
     json_object_set_new(o, "nodes", json_nodes(report));
+    json_object_set_new(o, "stuck", report->stuck ? json_string(report->stuck) : json_null());
     json_object_set_new(o, "exclude", json_string(ls_check_exclude(report, &arena)));
     json_object_set_new(o, "counts", counts);
     json_object_set_new(o, "checks", checks);

@@ -242,7 +242,8 @@ static int show(const struct checker *c, const struct ls_check_report *report)
     /* In a node's place that has not come, and so may print nothing. */
     if (!first && report->first == c->context.rank)
         ls_check_print_text(report, true, stderr);
-    if (report->stuck)
+    /* Whoever prints the report has it there. */
+    if (report->stuck && report->first != c->context.rank)
         ls_cli_error("check: rank %d on %s was still at %s", c->context.rank, c->host,
                      report->stuck);
     return code;

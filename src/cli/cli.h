@@ -48,9 +48,13 @@ char *ls_cli_plugin_dir(void);
  * malloc'd; NULL, after a message, when there is none. */
 char *ls_cli_program_path(const char *name);
 /* What LOCKSTEP_CHECK asks for (off, fast, full) before something is started: runs `lockstep check` on
- * these nodes. LS_EXIT_OK, or the exit code to end with. `workers`: ranks in each task; 0: one. */
-int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers);
-bool ls_cli_has_checked(void); /* did that start the check? */
+ * these nodes. LS_EXIT_OK, or the exit code to end with. `workers`: ranks in each task; 0: one. `signals`, 0 at the
+ * end, are for ls_cli_give_up: in a step, tasks that wait for this one hear why it ends. */
+int ls_cli_check_first(const char *job, const char *const *sets, int nsets, int workers,
+                       const int *signals);
+/* What became of that: for a keeper, and so for the others. */
+struct ls_keep_config;
+void ls_cli_tell_check(struct ls_keep_config *config);
 /* A whole number from 1 to 65536. */
 bool ls_cli_number(const char *text, int *value);
 /* Reads the job, printing all problems; returns an exit code. */

@@ -201,7 +201,7 @@ static int launch(const struct options *o, const struct ls_slurm *slurm, char **
             "-n starts ranks outside Slurm; in a step, the number follows from its tasks: use "
             "--workers-per-task",
             "");
-    if (ls_cli_check_first(NULL, NULL, 0, o->per_task) != LS_EXIT_OK)
+    if (ls_cli_check_first(NULL, NULL, 0, o->per_task, heard) != LS_EXIT_OK)
         return EXIT_LAUNCHER;
     /* Once is enough: not again in our own step, where the Slurm plugin sets LOCKSTEP_CHECK anew. */
     setenv("LOCKSTEP_CHECKED", "1", 1);

@@ -156,7 +156,7 @@ enum ls_status ls_cli_keep(struct ls_keep_config config, const int *signals,
     /* Our own workers come back after it; what another program does with it is its own affair. */
     code_of_usr1 = config.programs ? 128 + SIGUSR1 : LS_EXIT_REQUEUE;
     config.begun = &begun;
-    config.follows = ls_cli_has_checked();
+    ls_cli_tell_check(&config);
     int fd = ls_cli_hear_signals(signals, slurm);
     if (fd < 0) {
         ls_cli_error("cannot watch for signals: %s", strerror(errno));
@@ -216,8 +216,14 @@ bool ls_cli_step_has_pmix(const struct ls_slurm *slurm)
     struct ls_error err = {0};
     struct ls_pmix_view none = {.found = false};
     ls_slurm_check_pmix(slurm, &none, slurm->proc_id == 0 ? mpi_list() : NULL, &err);
+    /* With a rank but no server it was taken from this task alone: the others have theirs, and wait. */
     if (slurm->proc_id == 0)
         ls_cli_error("%s", err.message);
+    else if (getenv("PMIX_RANK"))
+        ls_cli_error(
+            "task %d: PMIX_RANK is set, and PMIX_NAMESPACE is not: something has unset it in "
+            "this task, and the others wait for it",
+            slurm->proc_id);
     return false;
 }
 

@@ -86,7 +86,7 @@ static int launch(struct launch *l)
     struct ls_error err = {0};
     if (ls_cli_read_slurm(&l->slurm, &err) != LS_OK)
         return give_up(&err);
-    int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task);
+    int code = ls_cli_check_first(o->path, o->sets, o->nsets, o->per_task, heard);
     if (code != LS_EXIT_OK)
         return code;
     /* Once is enough: not again in our own step, where the Slurm plugin sets LOCKSTEP_CHECK anew. */

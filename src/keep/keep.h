@@ -122,6 +122,10 @@ struct ls_keep_config {
     /* This task cannot take part: its keeper only tells the others why, so that all end at once with
      * this error instead of waiting for it. NULL: it can. */
     const struct ls_error *refusal;
+    /* The check before: "off", "fast" or "full", which all tasks must have alike; "" in a refusal from before that was
+     * known. A refusal because of its result (`unfit`) counts last: what another task says is then the cause. */
+    const char *check;
+    bool unfit;
     /* What ls_topo_decide is to be asked for each rank, but for ranks and sizes, which the keeper knows: its CPUs
      * and variables. NULL: not asked; Slurm's plugin has done it. `get` must not yield what LOCKSTEP_SET lists. */
     const struct ls_topo_request *rules;

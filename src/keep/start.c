@@ -49,31 +49,89 @@ static enum ls_status meet_nobody(struct ls_keeper *k, struct ls_error *err)
 /* What every keeper says of itself: how many workers it will have, or why it has none. */
 struct greeting {
     int workers, status;
+    int unfit;
+    char check[8]; /* "off", "fast", "full"; "": not known */
     char why[sizeof((struct ls_error){0}.message)];
 };
 
+static enum ls_status refuse(const struct ls_wire_client *c, const struct greeting *g, int i,
+                             struct ls_error *err)
+{
+    return ls_error_set(err, (enum ls_status)g[i].status, "task %d on %s cannot take part: %s", i,
+                        c->host[i], g[i].why);
+}
+
+static bool is_same_check(const struct greeting *a, const struct greeting *b)
+{
+    return !*a->check || !*b->check || !strcmp(a->check, b->check);
+}
+
+/* Names the first task that checks otherwise than most do. */
+static enum ls_status compare_checks(const struct ls_wire_client *c, const struct greeting *g,
+                                     struct ls_error *err)
+{
+    int usual = 0, most = -1, odd = 0;
+    for (int i = 0; i < c->size && 2 * most <= c->size; i++) {
+        int n = 0;
+        for (int j = 0; j < c->size; j++)
+            n += *g[i].check && !strcmp(g[i].check, g[j].check);
+        if (n > most) {
+            most = n;
+            usual = i;
+        }
+    }
+    while (odd < c->size && is_same_check(&g[odd], &g[usual]))
+        odd++;
+    if (odd == c->size)
+        return LS_OK;
+    return ls_error_set(err, LS_ERR_ENV,
+                        "task %d on %s has LOCKSTEP_CHECK=%s, task %d on %s has %s (off: or not "
+                        "set, or LOCKSTEP_CHECKED is): give all tasks the same",
+                        odd, c->host[odd], g[odd].check, usual, c->host[usual], g[usual].check);
+}
+
 /* The first keeper that cannot take part ends all of them, before anything is started. */
+static enum ls_status judge(const struct ls_wire_client *c, const struct greeting *g, int *workers,
+                            struct ls_error *err)
+{
+    for (int i = 0; i < c->size; i++)
+        if (g[i].workers < 1 && !g[i].unfit)
+            return refuse(c, g, i, err);
+    LS_TRY(compare_checks(c, g, err));
+    for (int i = 0; i < c->size; i++) {
+        if (g[i].workers < 1)
+            return refuse(c, g, i, err);
+        workers[i] = g[i].workers;
+    }
+    return LS_OK;
+}
+
 static enum ls_status hear(struct ls_keeper *k, const struct ls_wire_client *c,
                            const struct greeting *mine, int *workers, struct ls_error *err)
 {
     const void *const *all;
     const size_t *bytes;
     LS_TRY(ls_wire_exchange(k->client, mine, sizeof *mine, &all, &bytes, err));
-    for (int i = 0; i < c->size; i++) {
-        struct greeting g;
-        k->common = true;
-        if (bytes[i] != sizeof g)
-            return ls_error_set(err, LS_ERR_ENV, "task %d on %s is of another version of lockstep",
-                                i, c->host[i]);
-        memcpy(&g, all[i], sizeof g);
-        g.why[sizeof g.why - 1] = '\0';
-        if (g.workers < 1)
-            return ls_error_set(err, (enum ls_status)g.status, "task %d on %s cannot take part: %s",
-                                i, c->host[i], g.why);
-        workers[i] = g.workers;
+    struct greeting *g = calloc((size_t)c->size, sizeof *g);
+    if (!g)
+        return ls_error_set(err, LS_ERR_NOMEM, "starting the keeper");
+    enum ls_status status = LS_OK;
+    k->common = true;
+    for (int i = 0; i < c->size && status == LS_OK; i++) {
+        if (bytes[i] != sizeof *g) {
+            status = ls_error_set(err, LS_ERR_ENV,
+                                  "task %d on %s is of another version of lockstep", i, c->host[i]);
+            break;
+        }
+        memcpy(&g[i], all[i], sizeof *g);
+        g[i].check[sizeof g->check - 1] = '\0';
+        g[i].why[sizeof g->why - 1] = '\0';
     }
-    k->common = false;
-    return LS_OK;
+    if (status == LS_OK)
+        status = judge(c, g, workers, err);
+    free(g);
+    k->common = status != LS_OK;
+    return status;
 }
 
 static void say(void *arg, const char *text)
@@ -92,15 +150,41 @@ void ls_keeper_leave_slurm(struct ls_keeper *k)
     k->rolled = false;
 }
 
+/* Where the tasks of one node do not all check, the fence of one that does not hides it from the others. They end all,
+ * as they must anyway. */
+#define UNFIT_ARRIVAL 5.0
+
+static enum ls_status follow(struct ls_keeper *k, struct ls_error *err)
+{
+    const struct ls_keep_config *c = k->config;
+    struct ls_error late = {0};
+    if (!c->unfit)
+        return ls_wire_roll_again(LS_WIRE_ARRIVAL, err);
+    enum ls_status status = ls_wire_roll_again(UNFIT_ARRIVAL, &late);
+    if (status == LS_OK)
+        return LS_OK;
+    ls_error_set(err, c->refusal->status,
+                 "%s has LOCKSTEP_CHECK=%s, and another task of it does otherwise: give all tasks "
+                 "the same",
+                 c->host ? c->host : "this node", c->check);
+    say(k, err->message);
+    ls_wire_roll_abort(k->kind->late, err->message);
+    err->message[0] = '\0';
+    return c->refusal->status;
+}
+
 /* Through Slurm's PMIx. */
 static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
 {
     const struct ls_keep_config *config = k->config;
     k->teller = (struct ls_wire_teller){.say = say, .arg = k, .code = k->kind->late};
-    if (config->follows) {
-        k->rolled = true;
-        LS_TRY(ls_wire_roll_again(LS_WIRE_ARRIVAL, err));
-    }
+    k->rolled = true;
+    if (config->follows)
+        LS_TRY(follow(k, err));
+    else /* whoever checks first must not wait for this one */
+        ls_wire_roll_decline(config->refusal ? config->refusal->message
+                                             : "starts without a check: LOCKSTEP_CHECK is off "
+                                               "there, or not set, or LOCKSTEP_CHECKED is");
     LS_TRY(ls_wire_client_open_telling(config->host, LS_WIRE_ARRIVAL, &k->teller, &k->client, err));
     const struct ls_wire_client *c = k->client;
     struct ls_pmix_view view = ls_wire_view(c);
@@ -112,7 +196,9 @@ static enum ls_status meet_keepers(struct ls_keeper *k, struct ls_error *err)
     else
         ls_slurm_check_pmix(config->step, &view, NULL, &mine);
     struct greeting greeting = {.workers = mine.status == LS_OK ? config->workers : 0,
-                                .status = (int)mine.status};
+                                .status = (int)mine.status,
+                                .unfit = config->refusal && config->unfit};
+    snprintf(greeting.check, sizeof greeting.check, "%s", config->check ? config->check : "");
     snprintf(greeting.why, sizeof greeting.why, "%s", mine.message);
     int *workers = calloc((size_t)c->size, sizeof *workers);
     if (!workers)

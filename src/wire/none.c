@@ -40,10 +40,20 @@ enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *rol
     return LS_OK;
 }
 
+void ls_wire_roll_decline(const char *word)
+{
+    (void)word;
+}
+
 enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
 {
     (void)deadline, (void)err;
     return LS_OK;
+}
+
+void ls_wire_roll_abort(int code, const char *text)
+{
+    (void)code, (void)text;
 }
 
 void ls_wire_roll_end(void)

@@ -1,17 +1,22 @@
-/* Who has come? Asked before the first fence: while one is open, Slurm's PMIx answers no question, and one that collects no
- * data does not wait there for other nodes. By direct requests
- * only: every rank but 0 says that it is here; rank 0 asks for that, and then says for the first time something itself,
- * who is absent. So requests wait at the rank that they ask, and nobody asks twice. */
+/* Who has come, and for the same? Asked before the first fence: while one is open, Slurm's PMIx answers no question on
+ * that node, and one that collects no data does not wait there for other nodes. By direct requests only: every rank but 0 says why it is here; rank 0 asks for that, and then says for the
+ * first time something itself, who is absent or here for something else. So requests wait at the rank that they ask, and
+ * nobody asks twice. Who declines says so before its first fence, and answers from within it: the request comes from a
+ * node where none is open, unless that has tasks of both kinds. */
 #include "wire/roll.h"
+#include "wire/env.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define HERE   "ls.here"
-#define ABSENT "ls.absent"
+#define HERE   "ls.here"   /* its word */
+#define ABSENT "ls.absent" /* LIST, and what became of each rank; or DECLINED, and its word */
+#define AGAIN  "ls.again"
 #define COME   "ls.come"
+enum { LIST = 'l', DECLINED = 'd' };
+enum { CAME, MISSING, DIFFERS };
 /* Seconds that the others wait longer than rank 0, so that they hear of what it found. */
 #define LONGER 3.0
 /* Between two questions that PMIx could not even ask, as long as a node's slurmstepd has not begun. */
@@ -66,33 +71,58 @@ static bool publish(const char *key, const void *data, size_t n)
     return PMIx_Put(PMIX_GLOBAL, key, &v) == PMIX_SUCCESS && PMIx_Commit() == PMIX_SUCCESS;
 }
 
-/* Sets absent[r]. */
-static void ask_all(const char *nspace, int size, double until, unsigned char *absent)
+static const char *node_of(const char *nspace, int rank, char out[static 256])
+{
+    pmix_proc_t proc;
+    pmix_value_t *v = NULL;
+    PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
+    out[0] = '\0';
+    if (PMIx_Get(&proc, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v &&
+        v->type == PMIX_STRING && v->data.string)
+        snprintf(out, 256, "%s", v->data.string);
+    if (v)
+        PMIX_VALUE_RELEASE(v);
+    return out;
+}
+
+/* What rank `rank` has published, once PMIx has it here; malloc'd, a NUL is behind it. NULL: something else. */
+static char *take(const char *nspace, int rank, const char *key, size_t *n)
+{
+    pmix_proc_t proc;
+    pmix_value_t *v = NULL;
+    char *data = NULL;
+    PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
+    if (PMIx_Get(&proc, key, NULL, 0, &v) == PMIX_SUCCESS && v && v->type == PMIX_BYTE_OBJECT &&
+        (data = calloc(1, v->data.bo.size + 1))) {
+        memcpy(data, v->data.bo.bytes, v->data.bo.size);
+        *n = v->data.bo.size;
+    }
+    if (v)
+        PMIX_VALUE_RELEASE(v);
+    return data;
+}
+
+/* Sets what became of each rank. */
+static void ask_all(const pmix_proc_t *me, int size, double until, const struct ls_wire_roll *roll,
+                    char *became)
 {
     struct question *q = calloc((size_t)size, sizeof *q);
     for (int r = 1; q && r < size; r++)
-        ask(nspace, r, HERE, &q[r]);
-    for (int r = 1; q && r < size; r++)
-        absent[r] = !get(nspace, r, HERE, &q[r], until);
+        ask(me->nspace, r, HERE, &q[r]);
+    for (int r = 1; q && r < size; r++) {
+        size_t n;
+        if (!get(me->nspace, r, HERE, &q[r], until)) {
+            became[r] = MISSING;
+            continue;
+        }
+        char *word = take(me->nspace, r, HERE, &n), node[256];
+        if (!word || strcmp(word, roll->word) != 0) {
+            became[r] = DIFFERS;
+            roll->differs(roll->arg, r, node_of(me->nspace, r, node), word ? word : "");
+        }
+        free(word);
+    }
     free(q);
-}
-
-/* False: rank 0 says nothing. */
-static bool hear(const char *nspace, int size, double until, unsigned char *absent)
-{
-    struct question q;
-    pmix_proc_t first;
-    pmix_value_t *v = NULL;
-    PMIX_LOAD_PROCID(&first, nspace, 0);
-    ask(nspace, 0, ABSENT, &q);
-    bool heard = get(nspace, 0, ABSENT, &q, until) &&
-                 PMIx_Get(&first, ABSENT, NULL, 0, &v) == PMIX_SUCCESS && v &&
-                 v->type == PMIX_BYTE_OBJECT && v->data.bo.size == (size_t)size;
-    if (heard)
-        memcpy(absent, v->data.bo.bytes, (size_t)size);
-    if (v)
-        PMIX_VALUE_RELEASE(v);
-    return heard;
 }
 
 /* The PMIx server of a node that tries to reach another one whose slurmstepd has gone answers nothing more for half a
@@ -113,20 +143,6 @@ static bool server_answers(const pmix_proc_t *me)
     return answers;
 }
 
-static const char *node_of(const char *nspace, int rank, char out[static 256])
-{
-    pmix_proc_t proc;
-    pmix_value_t *v = NULL;
-    PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
-    out[0] = '\0';
-    if (PMIx_Get(&proc, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v &&
-        v->type == PMIX_STRING && v->data.string)
-        snprintf(out, 256, "%s", v->data.string);
-    if (v)
-        PMIX_VALUE_RELEASE(v);
-    return out;
-}
-
 /* Of the job of this process; 0: not to be asked. */
 static int job_size(const pmix_proc_t *me)
 {
@@ -143,33 +159,82 @@ static int job_size(const pmix_proc_t *me)
     return size;
 }
 
-static enum ls_status as_first(const pmix_proc_t *me, int size, double until, unsigned char *absent,
-                               struct ls_error *err)
+static enum ls_status as_first(const pmix_proc_t *me, int size, double until, char *became,
+                               const struct ls_wire_roll *roll, struct ls_error *err)
 {
-    ask_all(me->nspace, size, until, absent);
-    if (memchr(absent, 1, (size_t)size) && !server_answers(me))
-        return ls_error_set(err, LS_ERR_TIMEOUT,
-                            "not all of %d ranks have come, and PMIx on this node does not answer: "
-                            "it still tries to reach a node whose tasks have ended",
-                            size);
-    publish(ABSENT, absent, (size_t)size);
-    return LS_OK;
+    char *said = malloc((size_t)size + 1);
+    if (!said)
+        return ls_error_set(err, LS_ERR_NOMEM, "no memory for %d ranks", size);
+    ask_all(me, size, until, roll, became);
+    enum ls_status status = LS_OK;
+    if (memchr(became, MISSING, (size_t)size) && !server_answers(me))
+        status =
+            ls_error_set(err, LS_ERR_TIMEOUT,
+                         "not all of %d ranks have come, and PMIx on this node does not answer: "
+                         "it still tries to reach a node whose tasks have ended",
+                         size);
+    said[0] = LIST;
+    memcpy(said + 1, became, (size_t)size);
+    if (status == LS_OK)
+        publish(ABSENT, said, (size_t)size + 1);
+    free(said);
+    return status;
 }
 
-static enum ls_status as_other(const pmix_proc_t *me, int size, double until, unsigned char *absent,
+static enum ls_status as_other(const pmix_proc_t *me, int size, double until, char *became,
                                const struct ls_wire_roll *roll, struct ls_error *err)
 {
     char node[256];
-    publish(HERE, "1", 1);
-    if (hear(me->nspace, size, until + LONGER, absent))
-        return LS_OK;
+    struct question q;
+    size_t n = 0;
+    publish(HERE, roll->word, strlen(roll->word));
+    ask(me->nspace, 0, ABSENT, &q);
+    char *said =
+        get(me->nspace, 0, ABSENT, &q, until + LONGER) ? take(me->nspace, 0, ABSENT, &n) : NULL;
+    bool list = n == (size_t)size + 1 && said[0] == LIST, declined = n > 0 && said[0] == DECLINED;
     node_of(me->nspace, 0, node);
+    if (list)
+        memcpy(became, said + 1, (size_t)size);
+    for (int r = 1; list && r < size; r++) {
+        char other[256];
+        if (became[r] == DIFFERS)
+            roll->differs(roll->arg, r, node_of(me->nspace, r, other), "");
+    }
+    if (declined) {
+        became[0] = DIFFERS;
+        roll->differs(roll->arg, 0, node, said + 1);
+    }
+    free(said);
+    if (list || declined)
+        return LS_OK;
     roll->silent(roll->arg, 0, node);
     return ls_error_set(
         err, LS_ERR_TIMEOUT,
         "rank 0%s%s has not said who has come: it hangs, or PMIx there still tries to "
         "reach a node whose tasks have ended",
         *node ? " on " : "", node);
+}
+
+/* Not everyone has come, or not for the same. */
+static enum ls_status judge(const pmix_proc_t *me, int size, const char *became, double deadline,
+                            const struct ls_wire_roll *roll, struct ls_error *err)
+{
+    int missing = 0, differ = 0;
+    for (int r = 0; r < size; r++) {
+        char node[256];
+        differ += became[r] == DIFFERS;
+        if (became[r] != MISSING)
+            continue;
+        roll->absent(roll->arg, r, node_of(me->nspace, r, node));
+        missing++;
+    }
+    if (differ > 0)
+        return ls_error_set(err, LS_ERR_ENV, "%d of %d ranks %s here for something else", differ,
+                            size, differ == 1 ? "is" : "are");
+    if (missing > 0)
+        return ls_error_set(err, LS_ERR_TIMEOUT, "%d of %d ranks %s not come within %g s", missing,
+                            size, missing == 1 ? "has" : "have", deadline);
+    return LS_OK;
 }
 
 enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *roll,
@@ -179,23 +244,32 @@ enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *rol
     double until = ls_time_monotonic() + deadline;
     if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
         return LS_OK;
-    int size = job_size(&me), count = 0;
-    unsigned char *absent = size > 1 ? calloc((size_t)size, 1) : NULL;
-    if (!absent)
+    int size = job_size(&me);
+    char *became = size > 1 ? calloc((size_t)size, 1) : NULL;
+    if (!became)
         return LS_OK;
-    enum ls_status status = me.rank == 0 ? as_first(&me, size, until, absent, err)
-                                         : as_other(&me, size, until, absent, roll, err);
-    for (int r = 0; status == LS_OK && r < size; r++)
-        if (absent[r]) {
-            char node[256];
-            roll->absent(roll->arg, r, node_of(me.nspace, r, node));
-            count++;
-        }
-    free(absent);
-    if (count > 0)
-        return ls_error_set(err, LS_ERR_TIMEOUT, "%d of %d ranks %s not come within %g s", count,
-                            size, count == 1 ? "has" : "have", deadline);
+    enum ls_status status = me.rank == 0 ? as_first(&me, size, until, became, roll, err)
+                                         : as_other(&me, size, until, became, roll, err);
+    if (status == LS_OK)
+        status = judge(&me, size, became, deadline, roll, err);
+    free(became);
     return status;
+}
+
+void ls_wire_roll_decline(const char *word)
+{
+    pmix_proc_t me;
+    char text[1 + LS_WIRE_ROLL_WORD];
+    /* Without a server PMIx 5 would make this a world of its own. */
+    if (!ls_wire_env_namespace() || PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS || job_size(&me) < 2)
+        return;
+    int n = snprintf(text, sizeof text, "%c%s", DECLINED, word);
+    size_t bytes = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
+    if (me.rank == 0)
+        publish(ABSENT, text, bytes);
+    else
+        publish(HERE, text + 1, bytes - 1);
+    publish(AGAIN, "1", 1);
 }
 
 /* The tasks of this node, "0,1,5"; NULL: PMIx does not say. malloc'd. */
@@ -215,20 +289,19 @@ static char *local_ranks(const pmix_proc_t *me)
 
 enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
 {
-    static const char again[] = "ls.again";
     pmix_proc_t me;
     double until = ls_time_monotonic() + deadline;
     if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
         return LS_OK;
     char *list = local_ranks(&me), *next = list;
     enum ls_status status = LS_OK;
-    publish(again, "1", 1);
+    publish(AGAIN, "1", 1);
     while (next && *next && status == LS_OK) {
         struct question q;
         int rank = (int)strtol(next, &next, 10);
         next += *next == ',';
-        ask(me.nspace, rank, again, &q);
-        if (!get(me.nspace, rank, again, &q, until))
+        ask(me.nspace, rank, AGAIN, &q);
+        if (!get(me.nspace, rank, AGAIN, &q, until))
             status =
                 ls_error_set(err, LS_ERR_TIMEOUT,
                              "rank %d of this node has not come back from the check within %g s",
@@ -236,6 +309,11 @@ enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
     }
     free(list);
     return status;
+}
+
+void ls_wire_roll_abort(int code, const char *text)
+{
+    PMIx_Abort(code, text, NULL, 0);
 }
 
 void ls_wire_roll_end(void)

@@ -70,21 +70,32 @@ enum ls_status ls_wire_client_open_telling(const char *host, double deadline,
 /* Seconds for all processes of a step to arrive. After about so many Slurm's PMIx itself gives up to send to a node
  * whose slurmstepd does not answer, so that more would help nobody. */
 #define LS_WIRE_ARRIVAL 30.0
-/* Before ls_wire_client_open, collective: has everyone come? Calls, on every rank that came, `absent` for each one that
- * has not, in order, or `silent` for rank 0, if it does not say whether all came: it hangs, or waits itself. `node` is
- * Slurm's name of the rank's node, "" where it is not known. Only Slurm's PMIx is asked. Errors: TIMEOUT; others only
- * ls_wire_client_open tells. In any case ls_wire_roll_end is to be called, after ls_wire_client_close. */
+/* Before ls_wire_client_open, collective: has everyone come, and for the same? Calls, on every rank that came, `absent`
+ * for each one that has not, in order, `differs` for each that is about to do something else than rank 0, or that is
+ * rank 0 and declines, or `silent` for rank 0, if it does not say whether all came: it hangs, or waits itself. `node` is
+ * Slurm's name of the rank's node, "" where it is not known. Only Slurm's PMIx is asked. Errors: ENV, if there was one
+ * that differs; TIMEOUT; others only ls_wire_client_open tells. In any case ls_wire_roll_end is to be called, after
+ * ls_wire_client_close. */
+enum { LS_WIRE_ROLL_WORD = 512 };
 struct ls_wire_roll {
+    const char *word; /* what this rank is about to do; shorter than LS_WIRE_ROLL_WORD */
     void (*absent)(void *arg, int rank, const char *node);
+    /* `word` is its own; "" where only rank 0 knows. */
+    void (*differs)(void *arg, int rank, const char *node, const char *word);
     void (*silent)(void *arg, int rank, const char *node);
     void *arg;
 };
 enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *roll,
                                  struct ls_error *err);
+/* For a rank that goes straight to ls_wire_client_open: whoever calls the roll hears `word`, which is nobody's word
+ * there, and need not wait until its deadline. Local. Then ls_wire_roll_end, as above. */
+void ls_wire_roll_decline(const char *word);
 /* The same call for a process that follows another one as PMIx client of the same task: waits until all tasks of this node
  * have come so far. Slurm's PMIx takes a client that leaves while another task of the node is in a fence for one that was in
  * it, too, and passes the fence on without data (UNPACK-PAST-END; libpmix 4.2.2). Errors: TIMEOUT. */
 enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err);
+/* PMIx_Abort, for a process that can only end all tasks: between a roll call and ls_wire_client_open. */
+void ls_wire_roll_abort(int code, const char *text);
 void ls_wire_roll_end(void);
 /* An ls_wire_exchange_fn; `client` is a struct ls_wire_client. Blobs may be empty and may differ in
  * length between ranks; 1 MiB at most. PMIx keeps and carries along what earlier exchanges

@@ -40,8 +40,8 @@ def test_machine(scratch):
     tap.ok(not [n for n in os.listdir(scratch.path) if "check" in n], "and leaves nothing behind")
     result = check("--json", cwd=scratch.path)
     report = json.loads(result.stdout)
-    tap.same([report["schema"], report["exit_code"], report["ranks"], len(report["nodes"])],
-             [1, 0, 1, 1], "JSON: schema, exit code, ranks, nodes")
+    tap.same([report["schema"], report["exit_code"], report["ranks"], len(report["nodes"]), report["stuck"]],
+             [1, 0, 1, 1, None], "JSON: schema, exit code, ranks, nodes, stuck")
     keys = {"id", "status", "node", "rank", "device", "measured", "expected", "advice"}
     tap.ok(all(set(one) == keys for one in report["checks"]), "JSON: every result has all keys")
     tap.ok(sum(report["counts"].values()) > 20, "JSON: counts", report["counts"])

@@ -37,7 +37,7 @@ static char *hear(int fd, enum ls_check_frame want, size_t *n)
 static void talk(int fd)
 {
     static const char head[] = "1 2 1 2 n1\n";
-    static const char *const missing[] = {"0 n7\nis late", "2 n7\nis late", "3 n0\nis late"};
+    static const char *const missing[] = {"0 3 n7\nis late", "2 3 n7\nis late", "3 3 n0\nis late"};
     static const char failed[] = "R\tenv.pmix\tfail\t\tended\t\t\n";
     struct ls_buf peer;
     size_t n;
@@ -58,7 +58,7 @@ static void talk(int fd)
     for (int i = 0; behaviour == MISS_TWO && i < 3; i++)
         ls_check_frame_send(fd, LS_CHECK_MISSING, missing[i], strlen(missing[i]), NULL);
     if (behaviour == MISS_NOBODY)
-        ls_check_frame_send(fd, LS_CHECK_MISSING, "9 n9\nis late", 12, NULL);
+        ls_check_frame_send(fd, LS_CHECK_MISSING, "9 3 n9\nis late", 14, NULL);
     if (behaviour >= DIE_AT_PEERS)
         ls_check_frame_send(fd, LS_CHECK_PEER, peer.data, peer.len, NULL);
     else if (behaviour != KEEP_FIRST)
@@ -165,6 +165,11 @@ static void test(const char *what, enum behaviour how, enum ls_status want, cons
         r = find(&report.list, "net.pair");
         tap_ok(r && r->status == LS_CHECK_SKIP, "%s: what did not run is a skip", what);
         tap_ok(all_once(&report.list), "%s: and nothing is told twice", what);
+        const char *stuck = how == HANG_WITH_UCX ? "coll.smoke: opening UCX"
+                            : how == NONSENSE    ? "env.pmix: thing"
+                                                 : "";
+        tap_ok(!strcmp(report.stuck ? report.stuck : "", stuck), "%s: stuck at '%s'", what,
+               report.stuck ? report.stuck : "");
     }
     pid_t child = report.meet;
     ls_check_report_free(&report);
@@ -232,7 +237,7 @@ int main(void)
     test("hangs before it has met anybody", HANG, LS_OK, "env.pmix", LS_CHECK_TIMEOUT,
          "no end before the deadline");
     test("hangs in the network", HANG_WITH_UCX, LS_OK, "coll.smoke", LS_CHECK_TIMEOUT,
-         "no end before the deadline");
+         "no end before the deadline of the whole check; rank 1 on n0 was still at: opening UCX");
     test("hangs in the middle of a message", HALF_A_FRAME, LS_OK, "env.pmix", LS_CHECK_TIMEOUT,
          "stopped in the middle of a message");
     test("dies", DIE, LS_OK, "env.pmix", LS_CHECK_FAIL, "has died");
