@@ -99,6 +99,19 @@ static int launch(struct launch *l)
     return ranks == 1 ? become_worker(l) : keep(l, ranks, NULL);
 }
 
+/* What a file that is not there may mean on one node of several. */
+static void explain_absence(enum ls_status why, const char *path, char out[static 400])
+{
+    char folder[200];
+    out[0] = '\0';
+    if (why != LS_ERR_NOTFOUND)
+        return;
+    bool relative = path[0] != '/' && getcwd(folder, sizeof folder);
+    snprintf(out, 400,
+             "; every node reads it for itself%s%s: put it on a file system that all of them share",
+             relative ? ", this one in " : "", relative ? folder : "");
+}
+
 /* Reads the job without a word: the first problems go with the error, to whoever tells it. USAGE. */
 static enum ls_status read_job(const struct ls_run_options *o, struct ls_job **job,
                                struct ls_error *err)
@@ -107,9 +120,12 @@ static enum ls_status read_job(const struct ls_run_options *o, struct ls_job **j
     struct ls_error why = {0};
     ls_buf_init(&problems, (size_t)1 << 20);
     enum ls_status status = ls_job_read(o->path, o->sets, o->nsets, job, &problems, &why);
-    if (status != LS_OK)
-        status = ls_error_set(err, LS_ERR_USAGE, "%.*s%.200s", 800,
-                              problems.data ? problems.data : "", why.message);
+    if (status != LS_OK) {
+        char more[400];
+        explain_absence(why.status, o->path, more);
+        status = ls_error_set(err, LS_ERR_USAGE, "%.*s%.200s%s", 800,
+                              problems.data ? problems.data : "", why.message, more);
+    }
     ls_buf_free(&problems);
     return status;
 }

@@ -76,8 +76,8 @@ struct ls_comm_window {
  * Links only choose.c's library. */
 const char *ls_comm_activity_text(uint32_t activity, uint64_t sequence, const char *group,
                                   char out[static 128]);
-/* The rank of another node that a wait has named because its time was over; -1: none has. What it does, only its own
- * node knows. */
+/* The rank that a wait has named because its time was over; -1: none has. How its process is, its keeper knows, and what
+ * it does, where it is on another node. */
 int ls_comm_suspect(const struct ls_comm_world *world);
 /* Sets the abort word of this node's ranks: every wait of theirs ends at once with `reason`. The
  * nodes that this rank talks to are told, too, as far as that goes without waiting. */

@@ -277,8 +277,7 @@ enum ls_status ls_comm_blame(struct ls_comm_request *r, double seconds)
     if (n > 1)
         snprintf(more, sizeof more, " (nor %s%d more, rank %d on %s first)",
                  n == 64 ? "at least " : "", n - 1, rank[1], w->host[rank[1]]);
-    if (w->node[rank[0]] != w->node[w->rank])
-        w->suspect = rank[0];
+    w->suspect = rank[0];
     return ls_comm_fail(w, LS_ERR_TIMEOUT, "%s: rank %d on %s %s after %.3g s%s%s",
                         ls_comm_request_text(h, text), rank[0], w->host[rank[0]], doing, seconds,
                         activity_text(w, rank[0], does), more);

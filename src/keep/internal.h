@@ -90,7 +90,7 @@ struct ls_keeper {
 
 /* Text for a rank that died of a signal. */
 void ls_keep_describe_signal(int sig, char out[static 160]);
-/* window.c: what a rank of this keeper does, in words, and whether its process runs. */
+/* window.c: what a rank of this keeper does, in words, and on a line of its own whether its process does not run. */
 enum ls_status ls_keep_open_window(struct ls_worker *w, struct ls_error *err);
 void ls_keep_close_window(struct ls_worker *w);
 void ls_keep_describe_rank(const struct ls_worker *w, char out[static 200]);

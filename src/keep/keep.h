@@ -22,7 +22,7 @@ struct ls_record {
     enum ls_status status;
     int code;           /* exit code of the job as this worker sees it */
     int64_t steps;      /* finished */
-    int suspect;        /* 1 + the rank of another node for which it waited in vain; 0: none */
+    int suspect;        /* 1 + the rank for which it waited in vain; 0: none */
     char message[1024]; /* of the error; empty on success */
 };
 /* The code of a rank that has saved, and wants to be started again. */

@@ -61,7 +61,7 @@ void ls_keep_describe_rank(const struct ls_worker *w, char out[static 200])
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
         if (odd[i].state == state)
             more = odd[i].text;
-    snprintf(out, 200, "%.120s%s%s", does, *does && *more ? "; " : "", more);
+    snprintf(out, 200, "%.120s%s%s", does, *does && *more ? "\n" : "", more);
     if (!*out)
         snprintf(out, 200, "its process runs");
 }

@@ -203,46 +203,48 @@ static enum ls_status tell(const struct ls_wire_client *c, struct ls_error *err)
     return LS_ERR_TIMEOUT;
 }
 
-static enum ls_status name_absent(const struct ls_wire_client *c,
-                                  struct ls_wire_roll_questions *roll, struct ls_error *err)
+// "2 of 4 tasks have not come yet: task 1 on n1, task 3 on n3"
+static void describe_absent(const struct ls_wire_client *c,
+                            const struct ls_wire_roll_questions *roll, const char *when, char *out,
+                            size_t room)
 {
     char who[LS_WIRE_ROLL_TEXT];
-    int absent = ls_wire_roll_absent(roll, who);
-    if (ls_wire_roll_blocked(roll))
-        ls_error_set(
-            err, LS_ERR_TIMEOUT,
-            "not all of %d tasks have come within %g s: of %s, at least one has ended before it "
-            "came; look for what srun says about it",
-            c->size, c->state->deadline, who);
+    bool blocked;
+    int absent = ls_wire_roll_absent(roll, &blocked, who);
+    if (blocked)
+        snprintf(out, room, "%s%s has not come %s: it has ended, or its node cannot be reached",
+                 absent == 1 ? "" : "one of ", who, when);
     else
-        ls_error_set(
-            err, LS_ERR_TIMEOUT,
-            "%d of %d tasks %s not come within %g s: %s; %s: look for what srun says about "
-            "it, and at that node",
-            absent, c->size, absent == 1 ? "has" : "have", c->state->deadline, who,
-            absent == 1 ? "it did not start, or hangs" : "they did not start, or hang");
-    return tell(c, err);
+        snprintf(out, room, "%d of %d tasks %s not come %s: %s", absent, c->size,
+                 absent == 1 ? "has" : "have", when, who);
 }
 
 // Rank 0 waits for the others here, where it can still find out for whom, and not in its fence.
 static enum ls_status call_roll(const struct ls_wire_client *c, struct ls_error *err)
 {
     const struct ls_wire_client_state *s = c->state;
-    char who[LS_WIRE_ROLL_TEXT], text[LS_WIRE_ROLL_TEXT + 80];
+    char absent[LS_WIRE_ROLL_TEXT + 120], text[LS_WIRE_ROLL_TEXT + 160], when[40];
     double patience = s->deadline < PATIENCE ? s->deadline : PATIENCE;
-    struct ls_wire_roll_questions *roll = ls_wire_roll_ask(&s->me, c->size);
+    struct ls_wire_roll_questions *roll = ls_wire_roll_new(&s->me, c->size);
     if (!roll)
         return ls_error_set(err, LS_ERR_NOMEM, "no memory to ask %d tasks", c->size);
     bool all = ls_wire_roll_wait(roll, patience);
     if (!all) {
-        int absent = ls_wire_roll_absent(roll, who);
-        snprintf(text, sizeof text,
-                 "waiting for %s: %d of %d tasks %s not come yet; see what srun says", who, absent,
-                 c->size, absent == 1 ? "has" : "have");
+        describe_absent(c, roll, "yet", absent, sizeof absent);
+        snprintf(text, sizeof text, "waiting: %s; see what srun says", absent);
         s->teller->say(s->teller->arg, text);
         all = ls_wire_roll_wait(roll, s->deadline - patience);
     }
-    enum ls_status status = all ? LS_OK : name_absent(c, roll, err);
+    enum ls_status status = LS_OK;
+    if (!all) {
+        snprintf(when, sizeof when, "within %g s", s->deadline);
+        describe_absent(c, roll, when, absent, sizeof absent);
+        ls_error_set(
+            err, LS_ERR_TIMEOUT,
+            "%s; see what srun says, and look there for a program that did not start, or hangs",
+            absent);
+        status = tell(c, err);
+    }
     ls_wire_roll_forget(roll);
     return status;
 }

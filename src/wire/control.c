@@ -157,7 +157,7 @@ static void tend_link(struct ls_wire_control *c, int i, double now)
     if (!c->broken[i] && now - link->said >= c->silence / 4)
         ls_wire_tree_send(c, i, LS_WIRE_ALIVE, 0, 0, 0, NULL, 0);
     if (!c->broken[i] && now - link->heard >= c->silence)
-        c->broken[i] = "it has said nothing for too long";
+        c->broken[i] = "it has said nothing for too long, so it or its node stands still";
     if (!c->broken[i])
         return;
     // What it managed to say comes first. It may break further links, not this one again.

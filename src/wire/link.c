@@ -115,7 +115,8 @@ int ls_wire_link_receive(struct ls_wire_link *link, const char **why)
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return 0;
         if (n <= 0) {
-            *why = n == 0 ? "it closed the connection" : "the connection broke";
+            *why = n == 0 ? "it closed the connection, so it was killed or its node is lost"
+                          : "the connection broke";
             return -1;
         }
         link->got += (size_t)n;

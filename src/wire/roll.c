@@ -323,12 +323,18 @@ void ls_wire_roll_end(void)
 
 /* ---- for a client ---- */
 
-enum { MOST_NAMES = 8 };
+enum { MOST_NAMES = 8, ROUNDS = 32 };
+/* A task that has come answers in milliseconds. */
+static const double answer_wait = 0.1;
 
+/* Tasks are asked in rounds, one by one where there are few: a node whose tasks have all ended blocks the PMIx server of
+ * this node, so that nobody else answers any more, and it is of the round that was asked last. */
 struct ls_wire_roll_questions {
     pmix_proc_t me;
     int size;
-    bool *come;                 /* [size] */
+    int asked, last; /* tasks 0 .. asked - 1 were, from `last` on in the round asked last */
+    bool blocked;    /* by one of that round */
+    bool *come;      /* [size] */
     struct question question[]; /* [size] */
 };
 
@@ -337,7 +343,7 @@ bool ls_wire_roll_come(void)
     return publish(COME, "1", 1);
 }
 
-struct ls_wire_roll_questions *ls_wire_roll_ask(const pmix_proc_t *me, int size)
+struct ls_wire_roll_questions *ls_wire_roll_new(const pmix_proc_t *me, int size)
 {
     struct ls_wire_roll_questions *q = calloc(1, sizeof *q + (size_t)size * sizeof q->question[0]);
     bool *come = calloc((size_t)size, sizeof *come);
@@ -350,9 +356,6 @@ struct ls_wire_roll_questions *ls_wire_roll_ask(const pmix_proc_t *me, int size)
     q->size = size;
     q->come = come;
     come[me->rank] = true;
-    for (int r = 0; r < size; r++)
-        if (!come[r])
-            ask(me->nspace, r, COME, &q->question[r]);
     return q;
 }
 
@@ -381,20 +384,46 @@ static bool wait_for(struct ls_wire_roll_questions *q, int rank, double until)
     return true;
 }
 
-bool ls_wire_roll_wait(struct ls_wire_roll_questions *q, double seconds)
+static bool wait_for_asked(struct ls_wire_roll_questions *q, int first, double until)
 {
-    double until = ls_time_monotonic() + seconds;
     bool all = true;
-    for (int r = 0; r < q->size; r++)
+    for (int r = first; r < q->asked; r++)
         all = wait_for(q, r, until) && all;
     return all;
 }
 
-int ls_wire_roll_absent(const struct ls_wire_roll_questions *q, char out[static LS_WIRE_ROLL_TEXT])
+static void ask_round(struct ls_wire_roll_questions *q)
+{
+    int n = (q->size + ROUNDS - 1) / ROUNDS;
+    q->last = q->asked;
+    for (; q->asked < q->size && n > 0; q->asked++, n--)
+        if (!q->come[q->asked])
+            ask(q->me.nspace, q->asked, COME, &q->question[q->asked]);
+}
+
+bool ls_wire_roll_wait(struct ls_wire_roll_questions *q, double seconds)
+{
+    double until = ls_time_monotonic() + seconds;
+    while (q->asked < q->size && ls_time_monotonic() < until) {
+        if (!q->blocked)
+            ask_round(q);
+        double now = ls_time_monotonic();
+        bool all =
+            wait_for_asked(q, q->last, now + answer_wait < until ? now + answer_wait : until);
+        q->blocked = !all && !server_answers(&q->me);
+    }
+    return wait_for_asked(q, 0, until) && q->asked == q->size;
+}
+
+int ls_wire_roll_absent(const struct ls_wire_roll_questions *q, bool *blocked,
+                        char out[static LS_WIRE_ROLL_TEXT])
 {
     int count = 0, n = 0;
     out[0] = '\0';
-    for (int r = 0; r < q->size; r++) {
+    *blocked = false;
+    for (int r = q->last; r < q->asked; r++)
+        *blocked |= q->blocked && !q->come[r];
+    for (int r = *blocked ? q->last : 0; r < q->asked; r++) {
         char node[256];
         if (q->come[r] || count++ >= MOST_NAMES)
             continue;
@@ -405,11 +434,6 @@ int ls_wire_roll_absent(const struct ls_wire_roll_questions *q, char out[static 
     if (count > MOST_NAMES)
         snprintf(out + n, LS_WIRE_ROLL_TEXT - (size_t)n, " and %d more", count - MOST_NAMES);
     return count;
-}
-
-bool ls_wire_roll_blocked(const struct ls_wire_roll_questions *q)
-{
-    return !server_answers(&q->me);
 }
 
 void ls_wire_roll_forget(struct ls_wire_roll_questions *q)

@@ -151,17 +151,31 @@ double ls_wire_tree_echo_due(const struct ls_wire_control *c)
     return c->answered || c->answer_due < c->echo_due ? c->echo_due : c->answer_due;
 }
 
+// Adds the lines of the answer to the first one of what was said, but for those that it has already.
+static void add_answer(const struct ls_wire_control *c, const char *said, char *out, size_t room)
+{
+    char answer[LS_WIRE_ANSWER], *rest = NULL;
+    size_t n = strcspn(said, "\n");
+    snprintf(answer, sizeof answer, "%s", c->answered ? c->answer : "its node does not answer");
+    snprintf(out, room, "%.*s", (int)n, said);
+    for (char *line = strtok_r(answer, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        size_t end = strlen(out);
+        if (!strstr(out, line))
+            snprintf(out + end, room - end, "; %s", line);
+    }
+    size_t end = strlen(out);
+    snprintf(out + end, room - end, "%s", said + n);
+}
+
 static void accept_echo(struct ls_wire_control *c)
 {
     struct ls_wire_item *echo = c->echo;
+    char text[MAX_TEXT + 2 * LS_WIRE_ANSWER];
     if (!echo)
         return;
-    char text[MAX_TEXT + LS_WIRE_ANSWER + 4];
-    const char *said = echo->event.text,
-               *what = c->answered ? c->answer : "its node does not answer";
-    int line = (int)strcspn(said, "\n");
-    snprintf(text, sizeof text, "%.*s%s%s%s", line, said, c->asked ? "; " : "",
-             c->asked ? what : "", said + line);
+    snprintf(text, sizeof text, "%s", echo->event.text);
+    if (c->asked)
+        add_answer(c, echo->event.text, text, sizeof text);
     c->echo = NULL;
     fail_here(c, echo->event.rank, echo->event.keeper, echo->event.code, text);
     free(echo);
@@ -252,7 +266,8 @@ void ls_wire_tree_lost(struct ls_wire_control *c, int i, const char *why)
         return;
     int peer = c->link[i].peer;
     char text[512];
-    snprintf(text, sizeof text, "keeper %d on %.255s is gone: %s", peer, c->host[peer], why);
+    snprintf(text, sizeof text, "keeper %d on %.255s is gone: %s; see what srun says of that node",
+             peer, c->host[peer], why);
     if (i > 0) {
         take_loss(c, peer, text);
         return;

@@ -245,7 +245,8 @@ void ls_wire_control_fail(struct ls_wire_control *control, int rank, int code, b
  * `suspect` has said what that one does. The answer, or that there is none, is added to the first line of `text`. */
 void ls_wire_control_suspect(struct ls_wire_control *control, int rank, int code, int suspect,
                              const char *text);
-/* The answer to LS_WIRE_ASKED: what that rank does, a few words ("it is in data wait"). */
+/* The answer to LS_WIRE_ASKED: what that rank does, a few words ("it is in data wait"); several things as lines. What
+ * `text` has said already is not said again. */
 void ls_wire_control_answer(struct ls_wire_control *control, int rank, const char *text);
 /* Everyone, this keeper included, gets LS_WIRE_STOP with `signal`, a number of the keepers' own making. */
 void ls_wire_control_stop(struct ls_wire_control *control, int signal);

@@ -294,7 +294,7 @@ def test_refusals(c, scratch):
             on_one("n3", f"exec {other_backend(scratch)} run {job}", f"{run} {job}"), 4,
             'rank 3 on n3 differs from 3 others: build of lockstep_cpu.so is "')
     refused("a node without the job", on_one("n1", f"cd /; {run} refused.cfg", f"{run} refused.cfg"), 2,
-            "task 1 on n1 cannot take part: ", "refused.cfg")
+            "task 1 on n1 cannot take part: refused.cfg: No such file or directory; every node reads it for itself, this one in /: ")
     refused("a variable is unset", ("sh", "-c", f"unset SLURM_PROCID; {run} {job}"), 4,
             "task 0 on n0 cannot take part: SLURM_PROCID is not set within step 0")
     refused("one node has a contradictory variable",
@@ -466,6 +466,15 @@ def test_hangs(c, scratch):
         held.wait()
         check_fault(c, scratch, what, step, [5], LATE + "it is in data wait$")
 
+    # Those who are told of it may report that sooner than the one that waited in vain.
+    step = Step(c, scratch, job, "--set", "recover.hang_kill=2s", "--workers-per-task", "2", layout=two)
+    pids = on_node(processes(c, "lockstep-worker"), "n1")
+    if tap.same(len(pids), 2, "two workers run on n1"):
+        os.kill(pids[0], signal.SIGSTOP)
+    check_fault(c, scratch, "one of two workers of a task is stopped", step, [5],
+                r"^lockstep: rank \d on n\d failed first: \S+ \d+ of group data: rank [23] on n1 has .* after 2\.?\d* s; "
+                r"it is [^;]*; its process is stopped \(SIGSTOP\)$")
+
     # Nobody there can say anything; srun is told when to end the step that stands still.
     step = Step(c, scratch, job, "--set", "recover.hang_kill=2s", layout=("--wait=5", *two))
     for program in ("lockstep", "lockstep-worker"):
@@ -555,7 +564,7 @@ class Absent:
                f"{self.name}: one task speaks", self.text())
 
 
-WAITING = "waiting for task 1 on n"
+WAITING = "waiting: 1 of 3 tasks has not come yet: task 1 on n"
 GAVE_UP = "1 of 3 tasks has not come within 30 s: task 1 on n"
 
 
@@ -593,7 +602,7 @@ def test_faults(c, scratch):
         # It could not remove the files of its PMIx server: the next keeper of this user does.
         step.end()
         tap.run("run", "-n", "2", "--resume", "never", "--set", f"checkpoint.dir={scratch(what)}", job, env=c.env)
-        check_fault(c, scratch, what, step, [1, 137], rf"^lockstep: keeper {keeper} on n{keeper} is gone")
+        check_fault(c, scratch, what, step, [1, 137], rf"^lockstep: keeper {keeper} on n{keeper} is gone: it closed the connection, so it was killed or ")
 
     # No word of Slurm's ends a task that stands still, and with it the step, unless srun is told when to.
     step = Step(c, scratch, job, layout=("--wait=5", "-N4", "--ntasks-per-node=1"))

@@ -199,7 +199,7 @@ static int keeper_main(struct hub_end *end, int rank, void *arg)
             if (e.kind == LS_WIRE_FAILURE)
                 note_failure(me, &e);
             else if (e.kind == LS_WIRE_ASKED && e.rank == rank * 10 && !p->silent)
-                ls_wire_control_answer(c, e.rank, "it is in data wait");
+                ls_wire_control_answer(c, e.rank, "rank 50 broke\nit is in data wait");
             else if (e.kind == LS_WIRE_STOP)
                 me->stops += e.code == SIGUSR1;
             else if (e.kind == LS_WIRE_RECORD)
@@ -306,7 +306,8 @@ static void suspect(struct board *board, bool silent, int victim, const char *wa
 static void test_suspect(struct board *board)
 {
     suspect(board, false, 5, "rank 50 broke; it is in data wait",
-            "what a rank does that others wait for is asked, and everyone hears it");
+            "what a rank does that others wait for is asked, and everyone hears it, without what "
+            "was said before");
     suspect(board, true, 5, "rank 50 broke; its node does not answer",
             "without an answer that is said, after a while");
     suspect(board, true, 6, "rank 60 broke", "a cause that comes meanwhile wins");

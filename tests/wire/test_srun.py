@@ -52,12 +52,12 @@ def test_workers(cluster):
 def test_missing(cluster):
     """Ranks that never come: one of the others speaks, early and at its deadline, and ends them all."""
     steps = {}
-    early = {"2": ["waiting for task 2 on n2: 1 of 4 tasks has not come yet; see what srun says"],
-             "1|3": ["waiting for task 1 on n1, task 3 on n3: 2 of 4 tasks have not come yet; see what srun says"],
+    early = {"2": ["waiting: 1 of 4 tasks has not come yet: task 2 on n2; see what srun says"],
+             "1|3": ["waiting: 2 of 4 tasks have not come yet: task 1 on n1, task 3 on n3; see what srun says"],
              "0": [], "0|1": []}
     silent = "not all of 4 tasks have come within 6 s; task 0 on n0 would say who is missing, and has not"
-    last = {"2": "1 of 4 tasks has not come within 6 s: task 2 on n2; it did not start, or hangs",
-            "1|3": "2 of 4 tasks have not come within 6 s: task 1 on n1, task 3 on n3; they did not start, or hang",
+    last = {"2": "1 of 4 tasks has not come within 6 s: task 2 on n2; see what srun says, and look there",
+            "1|3": "2 of 4 tasks have not come within 6 s: task 1 on n1, task 3 on n3; see what srun says",
             "0": silent, "0|1": silent}
     for absent in early:
         script = f'case $SLURM_PROCID in {absent}) exec sleep 1000;; *) exec {MINI} differ 6;; esac'
