@@ -199,7 +199,11 @@ def test_hang_between_nodes(c):
            all(one["measured"].startswith("opening UCX and connecting to the other ranks: ")
                for one in checks_of(result, "coll.smoke")), "the others say at what they waited for it",
            checks_of(result, "coll.smoke"))
+    tap.same(sorted({one["node"] for one in checks_of(result, "sys.nofile")}), ["n0", "n1", "n2", "n3"],
+             "what all had found before is told")
     result = check(c, "--json", fault="n0:stuck:ucp", timeout=180)
+    tap.same(sorted({one["node"] for one in checks_of(result, "sys.nofile")}), ["n0", "n1", "n2", "n3"],
+             "likewise by a task that hangs itself")
     where = "opening UCX and connecting to the other ranks"
     tap.same([result.returncode, report(result).get("stuck")], [5, f"coll.smoke: {where}"],
              "UCX that never returns in the task that prints: JSON says at what")
