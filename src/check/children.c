@@ -93,7 +93,9 @@ static void child_main(const struct ls_check *check, const struct ls_check_conte
     detach(fd);
     ls_buf_init(&out.text, MAX_TEXT);
     check->local(&out, context);
-    ls_check_next(&out); /* the end of the half; there is no other */
+    /* The end of the half; and an empty second one where the check was over in its first. */
+    while (ls_check_next(&out))
+        ;
     ls_buf_free(&out.text);
     _exit(0);
 }
@@ -233,8 +235,8 @@ void ls_check_children_poll(struct ls_check_children *c, double now)
         if (child->busy && now >= child->deadline) {
             kill(child->pid, SIGKILL); /* and no waiting: it may not be able to die */
             end(child);
-            add_own(c, child, LS_CHECK_TIMEOUT, "an answer",
-                    "something that it asked hangs, such as a file system or a name server",
+            add_own(c, child, LS_CHECK_TIMEOUT, "",
+                    "what it looks at hangs, such as a file system or a name server",
                     "no answer after %.0f s", child->check->deadline);
         }
     }

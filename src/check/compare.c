@@ -227,7 +227,10 @@ static void same_lines(const struct ls_check *check, const struct ls_check_world
             for (const char *p = w->fact[r]; *p; p++)
                 n += *p == '\n';
             char text[64];
-            snprintf(text, sizeof text, n == 1 ? "%d %s" : "%d %ss", n, noun);
+            if (n)
+                snprintf(text, sizeof text, n == 1 ? "%d %s" : "%d %ss", n, noun);
+            else
+                snprintf(text, sizeof text, "no %ss", noun);
             ls_check_add(list, check, LS_CHECK_PASS, r, "", text, "", "");
         }
 }

@@ -160,8 +160,9 @@ static void await_replaced(struct ls_check_out *out, const struct ls_check_conte
     if (!holds(path, text, &err))
         ls_check_fact(out, "stale %d after %.1f s %s", before, SEEN_WITHIN, err.message);
     else
-        ls_check_fact(out, "seen %d %s: write, sync, lock, read, rename%s", before, dir,
-                      before != me ? ", by one node and seen from another" : "");
+        ls_check_fact(out,
+                      "seen %d %s: a file was written, synced, locked, read and renamed over%s",
+                      before, dir, before != me ? ", and another node saw it" : "");
 }
 
 static bool failed_itself(const struct ls_check *check, const struct ls_check_world *w,

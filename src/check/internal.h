@@ -103,6 +103,7 @@ enum ls_check_frame {
                          status host", newline, in words */
     LS_CHECK_SILENT, /* from it: rank 0 hangs, or cannot say who is missing; this rank may have to speak for it */
     LS_CHECK_SENT, /* from it: no node sends anything more in a check */
+    LS_CHECK_EARLY, /* from it, to rank 0, as the next: what was said in first halves, should the end not come */
     LS_CHECK_PEER, /* from it, once for each rank: "rank size node nodes host", newline, answers */
     LS_CHECK_DONE, /* from it: the end; its own results are in those of the peers */
     LS_CHECK_NO_PEERS /* from it: PMIx failed; a result in the form of ls_check_pack */

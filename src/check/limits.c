@@ -25,7 +25,7 @@ static const struct ls_topo_limits *limits(const struct ls_check_context *contex
 {
     if (context->machine)
         return &context->machine->limits;
-    ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the machine could not be read: see sys.machine");
+    ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the machine could not be read (see sys.machine)");
     return NULL;
 }
 
@@ -50,9 +50,9 @@ void ls_check_memlock(struct ls_check_out *out, const struct ls_check_context *c
             out, LS_CHECK_FAIL, "", "unlimited, for RDMA",
             "LimitMEMLOCK=infinity in slurmd's unit (limits.conf does not reach slurmd), and "
             "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-            "%s", bytes_text(l->memlock, text));
+            "%s may be locked", bytes_text(l->memlock, text));
     else
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s; no RDMA device needs more",
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s may be locked; no RDMA device needs more",
                      bytes_text(l->memlock, text));
 }
 
@@ -66,12 +66,14 @@ void ls_check_nofile(struct ls_check_out *out, const struct ls_check_context *co
         return;
     snprintf(expected, sizeof expected, "at least %lld, for %lld ranks", (long long)need,
              (long long)ranks);
-    if (l->nofile == -1 || l->nofile >= need)
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%lld", (long long)l->nofile);
+    if (l->nofile == -1)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "unlimited");
+    else if (l->nofile >= need)
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%lld descriptors", (long long)l->nofile);
     else
         ls_check_say(out, context->job ? LS_CHECK_FAIL : LS_CHECK_WARN, "", expected,
-                     "ulimit -n in the batch script, or LimitNOFILE in slurmd's unit", "%lld",
-                     (long long)l->nofile);
+                     "ulimit -n in the batch script, or LimitNOFILE in slurmd's unit",
+                     "%lld descriptors", (long long)l->nofile);
 }
 
 void ls_check_nproc(struct ls_check_out *out, const struct ls_check_context *context)
@@ -82,13 +84,15 @@ void ls_check_nproc(struct ls_check_out *out, const struct ls_check_context *con
     if (l->nproc == -1)
         ls_check_say(out, LS_CHECK_PASS, "", "", "", "unlimited");
     else if (l->nproc >= NPROC_ENOUGH)
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%lld", (long long)l->nproc);
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%lld processes and threads",
+                     (long long)l->nproc);
     else if (l->nproc < 0)
         ls_check_say(out, LS_CHECK_SKIP, "", "", "", "not known");
     else
-        ls_check_say(
-            out, LS_CHECK_WARN, "", "at least 4096, for threads of all programs of this user",
-            "ulimit -u before srun, or LimitNPROC in slurmd's unit", "%lld", (long long)l->nproc);
+        ls_check_say(out, LS_CHECK_WARN, "",
+                     "at least 4096, for threads of all programs of this user",
+                     "ulimit -u before srun, or LimitNPROC in slurmd's unit",
+                     "%lld processes and threads", (long long)l->nproc);
 }
 
 void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *context)
@@ -101,7 +105,7 @@ void ls_check_stack(struct ls_check_out *out, const struct ls_check_context *con
                      "crashes",
                      "unlimited");
     else if (l)
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s", bytes_text(l->stack, text));
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "%s at most", bytes_text(l->stack, text));
 }
 
 /* What the last line "RemoveIPC=" of a file says; `before` if there is none. */
@@ -170,7 +174,7 @@ void ls_check_shm(struct ls_check_out *out, const struct ls_check_context *conte
                      "user's jobs have in /dev/shm",
                      "logind removes files of users in /dev/shm");
     else
-        ls_check_say(out, LS_CHECK_PASS, "", "", "", "enough free in /dev/shm for %s",
+        ls_check_say(out, LS_CHECK_PASS, "", "", "", "at least %s free in /dev/shm, as needed",
                      ls_format_bytes(need, wanted));
 }
 

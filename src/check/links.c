@@ -125,7 +125,7 @@ void ls_check_links(const struct ls_check *check, const struct ls_check_world *w
     }
     if (!bad) {
         char text[64];
-        snprintf(text, sizeof text, "%d connections, each way over the network", l.n);
+        snprintf(text, sizeof text, "%d connections between nodes", l.n);
         ls_check_add(list, check, LS_CHECK_PASS, -1, "", text, "", "");
     }
     free(all);

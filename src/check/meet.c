@@ -40,6 +40,24 @@ static void compare_pmix(struct meeting *m)
                   same ? text : err.message, same ? "" : "the tasks that Slurm speaks of", "");
 }
 
+/* What rank `r` has said, in its second half `n` bytes at `second`. */
+static enum ls_status send_peer(struct meeting *m, enum ls_check_frame kind, int r,
+                                const void *second, size_t n, struct ls_error *err)
+{
+    const struct ls_wire_client *c = m->client;
+    struct ls_buf peer;
+    ls_buf_init(&peer, (size_t)4 << 20);
+    ls_buf_printf(&peer, "%d %d %d %d %s\n", r, c->size, c->node[r], c->n_nodes, c->host[r]);
+    ls_buf_add(&peer, m->first[r], m->nfirst[r]);
+    if (n)
+        ls_buf_add(&peer, second, n);
+    enum ls_status status = peer.failed
+                                ? ls_error_set(err, LS_ERR_NOMEM, "collecting answers")
+                                : ls_check_frame_send(m->fd, kind, peer.data, peer.len, err);
+    ls_buf_free(&peer);
+    return status;
+}
+
 static enum ls_status share_first(struct meeting *m, struct ls_error *err)
 {
     enum ls_check_frame kind;
@@ -62,6 +80,8 @@ static enum ls_status share_first(struct meeting *m, struct ls_error *err)
     }
     if (!m->first || !m->nfirst || !m->first[size - 1])
         return ls_error_set(err, LS_ERR_NOMEM, "collecting the answers of %d ranks", size);
+    for (int r = 1; m->client->rank == 0 && r < size; r++)
+        LS_TRY(send_peer(m, LS_CHECK_EARLY, r, NULL, 0, err));
     return ls_check_frame_send(m->fd, LS_CHECK_MET, "", 0, err);
 }
 
@@ -102,19 +122,8 @@ static enum ls_status share_second(struct meeting *m, struct ls_error *err)
     const void *const *all;
     const size_t *bytes;
     LS_TRY(exchange_second(m, &all, &bytes, err));
-    enum ls_status status = LS_OK;
-    for (int r = 0; r < m->client->size && status == LS_OK; r++) {
-        struct ls_buf peer;
-        ls_buf_init(&peer, (size_t)4 << 20);
-        ls_buf_printf(&peer, "%d %d %d %d %s\n", r, m->client->size, m->client->node[r],
-                      m->client->n_nodes, m->client->host[r]);
-        ls_buf_add(&peer, m->first[r], m->nfirst[r]);
-        ls_buf_add(&peer, all[r], bytes[r]);
-        status = peer.failed ? ls_error_set(err, LS_ERR_NOMEM, "collecting answers")
-                             : ls_check_frame_send(m->fd, LS_CHECK_PEER, peer.data, peer.len, err);
-        ls_buf_free(&peer);
-    }
-    LS_TRY(status);
+    for (int r = 0; r < m->client->size; r++)
+        LS_TRY(send_peer(m, LS_CHECK_PEER, r, all[r], bytes[r], err));
     return ls_check_frame_send(m->fd, LS_CHECK_DONE, "", 0, err);
 }
 

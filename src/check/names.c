@@ -86,7 +86,7 @@ void ls_check_interface(struct ls_check_out *out, const struct ls_check_context 
     const struct ls_topo_iface *iface = context->machine ? choose(context) : NULL;
     if (!context->machine)
         ls_check_say(out, LS_CHECK_SKIP, "", "", "",
-                     "the machine could not be read: see sys.machine");
+                     "the machine could not be read (see sys.machine)");
     else if (!iface && context->nodes > 1)
         ls_check_say(out, LS_CHECK_FAIL, "", "an interface to the other nodes",
                      "give one an address, and bring it up",
@@ -319,6 +319,6 @@ void ls_check_names_known(const struct ls_check *check, const struct ls_check_wo
             ls_check_add(list, check, LS_CHECK_WARN, r, "", names, expected,
                          "look at /etc/resolv.conf and /etc/hosts there");
         else if (w->fact[r] && !bad && !found)
-            ls_check_add(list, check, LS_CHECK_PASS, r, "", "own name, and those of neighbours", "",
-                         "");
+            ls_check_add(list, check, LS_CHECK_PASS, r, "",
+                         given > 1 ? "own name, and those of other nodes" : "own name", "", "");
 }

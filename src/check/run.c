@@ -31,6 +31,11 @@ struct run {
         const char *host, *measured; /* in the list's arena */
     } * missing;
     int nmissing, cap;
+    struct early {
+        char *data; /* a frame */
+        size_t n;
+    } * early;
+    int nearly, early_cap;
     const char **fact;  /* [checks][size] */
     const char **own;   /* [checks], of one rank */
     struct ls_buf said; /* by the children here, in halves that have ended */
@@ -122,6 +127,16 @@ static enum ls_status collect_peer(struct run *r, char *data, size_t n, struct l
     if (!r->fact)
         LS_TRY(set_size(r, size, nodes, err));
     return collect(r, rank, node, data + at, line + 1, n - (size_t)(line + 1 - data), err);
+}
+
+/* Where the end has not come, what the others had said in their first halves. */
+static enum ls_status collect_early(struct run *r, struct ls_error *err)
+{
+    bool begun =
+        r->fact; /* by the answers of whole checks: those of the others were on their way */
+    for (int i = 0; !begun && i < r->nearly; i++)
+        LS_TRY(collect_peer(r, r->early[i].data, r->early[i].n, err));
+    return LS_OK;
 }
 
 /* Only what was said here is known, unless that came back already with what the others said. */
@@ -228,6 +243,7 @@ static enum ls_status finish_alone(struct run *r, struct ls_error *err)
     struct ls_check_report *rep = r->report;
     const struct ls_check *check = r->at ? r->at : ls_check_find("env.pmix");
     r->finished = true;
+    LS_TRY(collect_early(r, err));
     LS_TRY(collect_own(r, err));
     add_missing(r);
     if (r->last)
@@ -313,6 +329,13 @@ static enum ls_status read_meet(struct run *r, double now, struct ls_error *err)
     case LS_CHECK_MISSING:
         status = note_missing(r, data, err);
         break;
+    case LS_CHECK_EARLY:
+        if (!ls_grow(&r->early, &r->early_cap, r->nearly + 1, sizeof *r->early)) {
+            status = ls_error_set(err, LS_ERR_NOMEM, "collecting answers");
+            break;
+        }
+        r->early[r->nearly++] = (struct early){data, n};
+        return LS_OK;
     case LS_CHECK_PEER:
         status = collect_peer(r, data, n, err);
         break;
@@ -421,6 +444,9 @@ enum ls_status ls_check_run(const struct ls_check_context *context, double deadl
         close(r.meet);
     free(fds);
     free(r.missing);
+    for (int i = 0; i < r.nearly; i++)
+        free(r.early[i].data);
+    free(r.early);
     free(r.last);
     ls_buf_free(&r.said);
     report->seconds = ls_time_monotonic() - begin;

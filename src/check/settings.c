@@ -189,7 +189,7 @@ static void check_name(struct ls_check_out *out, const char *name)
     if (ls_edit_distance(rest, best) <= 2) /* others may be a plugin's own */
         ls_check_say(out, LS_CHECK_WARN, "", "a setting that NCCL knows",
                      "NCCL ignores what it does not know, without a word",
-                     "%s; did you mean NCCL_%s?", name, best);
+                     "%s (did you mean NCCL_%s?)", name, best);
 }
 
 static void check_leftover(struct ls_check_out *out, const char *name, const char *value)

@@ -302,7 +302,7 @@ const char *ls_check_unmet(const struct ls_check *check, const struct ls_check_c
     if (check->needs & SLURM && context->slurm->place == LS_SLURM_NONE && !context->slurm_problem)
         return "not in a Slurm job";
     if (check->needs & (GPU | RDMA) && !m)
-        return "the machine could not be read: see sys.machine";
+        return "the machine could not be read (see sys.machine)";
     if (check->needs & GPU && m->ngpu == 0 && context->slurm->gpus_on_node == 0)
         return "no GPU here, and none was asked for";
     if (check->needs & RDMA && m->nnic == 0)

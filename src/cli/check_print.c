@@ -66,27 +66,47 @@ static void print_result(const struct ls_check_report *report, const int *group,
     ls_buf_free(&nodes.names);
 }
 
-/* Checks that were skipped for the same reason share a line. */
-static void print_skipped(const struct ls_check_list *list, const int *group, FILE *out)
+/* The nodes of a group where they are not all of them, "n[0-1]"; else "". malloc'd; NULL: no memory. */
+static char *some_nodes(const struct ls_check_report *report, const int *group, int g)
 {
-    for (int i = 0; i < list->n; i++) {
-        const struct ls_check_result *r = &list->result[i];
-        bool told = r->status != LS_CHECK_SKIP || group[i] != i;
-        for (int j = 0; j < i && !told; j++)
-            told = list->result[j].status == LS_CHECK_SKIP &&
-                   !strcmp(list->result[j].measured, r->measured);
-        if (told)
+    struct nodes nodes;
+    collect(report, group, g, &nodes);
+    bool some = nodes.count && nodes.count < report->nodes && nodes.names.data;
+    char *text = strdup(some ? nodes.names.data : "");
+    ls_buf_free(&nodes.names);
+    return text;
+}
+
+/* Checks that were skipped for the same reason on the same nodes share a line. */
+static void print_skipped(const struct ls_check_report *report, const int *group, FILE *out)
+{
+    const struct ls_check_list *list = &report->list;
+    char **where = calloc((size_t)list->n + 1, sizeof *where);
+    for (int i = 0; where && i < list->n; i++)
+        if (list->result[i].status == LS_CHECK_SKIP && group[i] == i)
+            where[i] = some_nodes(report, group, i);
+    for (int i = 0; where && i < list->n; i++) {
+        const char *why = list->result[i].measured, *before = ": ";
+        if (!where[i])
             continue;
-        fprintf(out, "skip     %s", r->measured);
-        const char *before = ": ";
-        for (int j = i; j < list->n; j++)
-            if (list->result[j].status == LS_CHECK_SKIP && group[j] == j &&
-                !strcmp(list->result[j].measured, r->measured)) {
-                fprintf(out, "%s%s", before, list->result[j].check->id);
-                before = ", ";
+        fprintf(out, "skip     %s%s%s", where[i], *where[i] ? ": " : "", why);
+        for (int j = i; j < list->n; j++) {
+            if (!where[j] || strcmp(list->result[j].measured, why) != 0 ||
+                strcmp(where[j], where[i]) != 0)
+                continue;
+            fprintf(out, "%s%s", before, list->result[j].check->id);
+            before = ", ";
+            if (j > i) {
+                free(where[j]);
+                where[j] = NULL;
             }
+        }
         fputc('\n', out);
+        free(where[i]);
     }
+    if (!where)
+        fputs("out of memory\n", out);
+    free(where);
 }
 
 void ls_check_print_text(const struct ls_check_report *report, bool quiet, FILE *out)
@@ -108,7 +128,7 @@ void ls_check_print_text(const struct ls_check_report *report, bool quiet, FILE 
                 (!quiet || list->result[i].status > LS_CHECK_SKIP))
                 print_result(report, group, i, out);
     if (!quiet)
-        print_skipped(list, group, out);
+        print_skipped(report, group, out);
     if (!quiet || v.worst > LS_CHECK_SKIP) {
         fprintf(out, "%d %s in %.1f s: %d passed, %d skipped, %d warned, %d timed out, %d failed\n",
                 report->nodes, report->nodes == 1 ? "node" : "nodes", report->seconds,
@@ -184,6 +204,22 @@ bool ls_check_print_json(const struct ls_check_report *report, int exit_code, FI
 
 /* ---- Nagios ---- */
 
+/* A bar would begin the numbers, and so may not be in the words. */
+static void print_first(const struct ls_check_report *report, const int *group, int first,
+                        FILE *out)
+{
+    const struct ls_check_result *r = &report->list.result[first];
+    struct nodes nodes;
+    collect(report, group, first, &nodes);
+    fputs(r->check->id, out);
+    if (nodes.count)
+        fprintf(out, " on %s", nodes.names.data ? nodes.names.data : "");
+    fprintf(out, ": %s%s", r->device, *r->device ? ": " : "");
+    for (const char *c = r->measured; *c; c++)
+        fputc(*c == '|' ? '/' : *c, out);
+    ls_buf_free(&nodes.names);
+}
+
 int ls_check_print_nagios(const struct ls_check_report *report, FILE *out)
 {
     static const struct {
@@ -195,23 +231,28 @@ int ls_check_print_nagios(const struct ls_check_report *report, FILE *out)
               [LS_CHECK_TIMEOUT] = {"UNKNOWN", 3},
               [LS_CHECK_FAIL] = {"CRITICAL", 2}};
     struct ls_check_verdict v;
-    ls_check_judge(&report->list, &v);
+    const struct ls_check_list *list = &report->list;
+    int *group = malloc(((size_t)list->n + 1) * sizeof *group), first = 0;
+    if (!group) {
+        fputs("LOCKSTEP UNKNOWN - out of memory\n", out);
+        return of[LS_CHECK_TIMEOUT].code;
+    }
+    ls_check_group(list, group);
+    ls_check_judge(list, &v);
     fprintf(out, "LOCKSTEP %s - ", of[v.worst].word);
-    const struct ls_check_result *first = NULL;
-    for (int i = 0; i < report->list.n && !first; i++)
-        if (report->list.result[i].status == v.worst)
-            first = &report->list.result[i];
-    if (v.worst == LS_CHECK_PASS || !first)
+    while (first < list->n && list->result[first].status != v.worst)
+        first++;
+    if (v.worst == LS_CHECK_PASS || first == list->n)
         fprintf(out, "%d checks passed, %d skipped", v.count[LS_CHECK_PASS],
                 v.count[LS_CHECK_SKIP]);
     else
-        fprintf(out, "%s%s%s: %s", first->check->id, first->rank >= 0 ? " on " : "",
-                first->rank >= 0 ? report->host[first->rank] : "", first->measured);
+        print_first(report, group, first, out);
+    free(group);
     int others = v.count[LS_CHECK_WARN] + v.count[LS_CHECK_TIMEOUT] + v.count[LS_CHECK_FAIL] - 1;
     if (others > 0)
         fprintf(out, ", and %d more", others);
-    fprintf(out, " | seconds=%.2f nodes=%d failed=%d warned=%d skipped=%d\n", report->seconds,
-            report->nodes, v.count[LS_CHECK_FAIL] + v.count[LS_CHECK_TIMEOUT],
+    fprintf(out, " | seconds=%.2f nodes=%d failed=%d timedout=%d warned=%d skipped=%d\n",
+            report->seconds, report->nodes, v.count[LS_CHECK_FAIL], v.count[LS_CHECK_TIMEOUT],
             v.count[LS_CHECK_WARN], v.count[LS_CHECK_SKIP]);
     return of[v.worst].code;
 }

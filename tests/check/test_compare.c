@@ -232,7 +232,8 @@ static void test_settings(void)
 {
     expect("the same settings", compare("env.nccl", 1, FACTS("A=1\nB=2", "A=1\nB=2")),
            "pass 0 2 settings | pass 1 2 settings");
-    expect("none", compare("env.nccl", 1, FACTS("", "")), "pass 0 0 settings | pass 1 0 settings");
+    expect("none", compare("env.nccl", 1, FACTS("", "")),
+           "pass 0 no settings | pass 1 no settings");
     struct ls_check_list list =
         compare("env.nccl", 1, FACTS("A=1\nB=2", "A=1\nB=2", "A=1\nB=3\nC=4"));
     tap_ok(list.n == 1 && !strcmp(list.result[0].measured, "B=3, C=4") &&
@@ -292,7 +293,7 @@ static void test_cpus(void)
 static void test_links(void)
 {
     expect("all connected", compare("net.port", 1, FACTS("1 ok", "2 ok", "0 ok")),
-           "pass -1 3 connections, each way over the network");
+           "pass -1 3 connections between nodes");
     expect(
         "a node that nobody reaches and that reaches nobody",
         compare("net.port", 1,
@@ -381,11 +382,12 @@ static void test_files_and_names(void)
     expect("families",
            compare("net.name", 1, FACTS("\nIPv4", "\nIPv6", "\nIPv4", "n0 (unknown)\nIPv4")),
            "warn 1 its own name is an address of IPv6 | warn 3 n0 (unknown)");
-    expect("one family", compare("net.name", 1, FACTS("\nIPv6", "\nIPv6", "\n")),
-           "pass 0 own name, and those of neighbours | pass 1 own name, and those of neighbours | "
-           "pass 2 own name, and those of neighbours");
+    expect(
+        "one family", compare("net.name", 1, FACTS("\nIPv6", "\nIPv6", "\n")),
+        "pass 0 own name, and those of other nodes | pass 1 own name, and those of other nodes | "
+        "pass 2 own name, and those of other nodes");
     expect("all know", compare("net.name", 1, FACTS("", "")),
-           "pass 0 own name, and those of neighbours | pass 1 own name, and those of neighbours");
+           "pass 0 own name, and those of other nodes | pass 1 own name, and those of other nodes");
 }
 
 /* A reader is not blamed for what the writer did not write. */

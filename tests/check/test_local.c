@@ -53,19 +53,20 @@ static void test_limits(void)
     reset();
     expect("unlimited", "sys.memlock", "pass: unlimited");
     node->limits.memlock = 65536;
-    expect("64 KiB, and no RDMA", "sys.memlock", "pass: 64.0 KiB; no RDMA device needs more");
+    expect("64 KiB, and no RDMA", "sys.memlock",
+           "pass: 64.0 KiB may be locked; no RDMA device needs more");
     node->nnic = 1;
-    expect("64 KiB, and RDMA", "sys.memlock", "fail: 64.0 KiB");
+    expect("64 KiB, and RDMA", "sys.memlock", "fail: 64.0 KiB may be locked");
     node->limits.nofile = 1024;
-    expect("1024 files for one rank", "sys.nofile", "pass: 1024");
+    expect("1024 files for one rank", "sys.nofile", "pass: 1024 descriptors");
     context.size = 1000;
-    expect("1024 files for 1000 ranks", "sys.nofile", "warn: 1024");
+    expect("1024 files for 1000 ranks", "sys.nofile", "warn: 1024 descriptors");
     context.workers = 8;
     context.job = (const struct ls_job *)node; /* only that there is one counts */
-    expect("1024 files for a job of 8000 ranks", "sys.nofile", "fail: 1024");
+    expect("1024 files for a job of 8000 ranks", "sys.nofile", "fail: 1024 descriptors");
     node->limits.nofile = -1;
-    expect("unlimited files", "sys.nofile", "pass: -1");
-    expect("8 MiB of stack", "sys.stack", "pass: 8.0 MiB");
+    expect("unlimited files", "sys.nofile", "pass: unlimited");
+    expect("8 MiB of stack", "sys.stack", "pass: 8.0 MiB at most");
     node->limits.stack = -1;
     expect("unlimited stack", "sys.stack", "warn: unlimited");
     node->limits.shm_free = 100 << 20;
@@ -76,30 +77,30 @@ static void test_limits(void)
     expect("no /dev/shm", "sys.shm", "fail: /dev/shm cannot be asked");
     node->limits.shm_free = 1 << 30;
     expect("a /dev/shm that does not count files", "sys.shm",
-           "pass: enough free in /dev/shm for 512.0 MiB");
+           "pass: at least 512.0 MiB free in /dev/shm, as needed");
     node->limits.shm_files = 100;
     expect("few files for 8 ranks", "sys.shm",
            "warn: 100 files can be made in /dev/shm, and 3584 may be needed");
     node->limits.shm_files = 3584;
-    expect("enough files", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    expect("enough files", "sys.shm", "pass: at least 512.0 MiB free in /dev/shm, as needed");
     write_file("/run/systemd/sessions/1", "");
     expect("logind's default", "sys.shm", "warn: logind removes files of users in /dev/shm");
     write_file("/etc/systemd/logind.conf", "[Login]\n#RemoveIPC=no\nKillUserProcesses=no\n");
     expect("a comment", "sys.shm", "warn: logind removes files of users in /dev/shm");
     write_file("/etc/systemd/logind.conf", "[Login]\nRemoveIPC=no\n");
-    expect("switched off", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    expect("switched off", "sys.shm", "pass: at least 512.0 MiB free in /dev/shm, as needed");
     write_file("/etc/systemd/logind.conf.d/9.conf", "[Login]\nRemoveIPC=yes\n");
     expect("and on again behind it", "sys.shm", "warn: logind removes files of users in /dev/shm");
     write_file("/etc/systemd/logind.conf.d/9.conf", "[Login]\nRemoveIPC=off\n");
-    expect("and off", "sys.shm", "pass: enough free in /dev/shm for 512.0 MiB");
+    expect("and off", "sys.shm", "pass: at least 512.0 MiB free in /dev/shm, as needed");
     context.workers = 1;
     node->limits.shm_files = 0;
-    expect("one rank needs none", "sys.shm", "pass: enough free in /dev/shm for 64.0 MiB");
+    expect("one rank needs none", "sys.shm", "pass: at least 64.0 MiB free in /dev/shm, as needed");
     expect("unlimited processes", "sys.nproc", "pass: unlimited");
     node->limits.nproc = 1000;
-    expect("1000 processes", "sys.nproc", "warn: 1000");
+    expect("1000 processes", "sys.nproc", "warn: 1000 processes and threads");
     node->limits.nproc = 63000;
-    expect("enough processes", "sys.nproc", "pass: 63000");
+    expect("enough processes", "sys.nproc", "pass: 63000 processes and threads");
     node->limits.nproc = -2;
     expect("no limit of processes known", "sys.nproc", "skip: not known");
     node->limits.memory_bytes = -2;
@@ -156,7 +157,7 @@ static void test_settings(void)
              (char *)"UCX_TLS=self,sm,tcp", (char *)"NCCL_DEBUG=WARN");
     settings("others do not count", "F ", (char *)"PATH=/bin", (char *)"XNCCL_DEBUG=1");
     settings("a typing mistake",
-             "warn: NCCL_SOCKET_IFNAMES; did you mean NCCL_SOCKET_IFNAME? | F "
+             "warn: NCCL_SOCKET_IFNAMES (did you mean NCCL_SOCKET_IFNAME?) | F "
              "NCCL_SOCKET_IFNAMES=eth0",
              (char *)"NCCL_SOCKET_IFNAMES=eth0", NULL);
     settings("a plugin's own name", "F NCCL_OFI_SOMETHING_LONG=1",

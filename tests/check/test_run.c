@@ -19,6 +19,9 @@ enum behaviour {
     DROP_SECOND,  /* hears both, and says that PMIx failed */
     DIE_AT_PEERS, /* hears both, tells what this rank said, and dies before it tells of the other */
     RAISE_LATE,   /* likewise, but while it sends, an error is counted on a link */
+    HANG_EARLY,   /* as rank 0: tells what the other one has said in its first half, and hangs */
+    DROP_EARLY,   /* likewise, and says that PMIx failed */
+    PEER_EARLY,   /* likewise, and then all that was said */
 };
 static enum behaviour behaviour;
 #define COUNTER "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error"
@@ -68,6 +71,33 @@ static void talk(int fd)
         _exit(0);
 }
 
+/* Rank 0 of 2 that has heard from the other. */
+static void talk_early(int fd)
+{
+    static const char early[] = "1 2 1 2 n7\nR\tsys.nofile\twarn\t\tearly\t\t\n";
+    static const char whole[] = "1 2 1 2 n7\nR\tsys.nofile\twarn\t\tearly\t\t\n"
+                                "R\tsys.shm\twarn\t\twhole\t\t\n";
+    static const char own[] = "0 2 0 2 n0\nR\tsys.nofile\tpass\t\tmine\t\t\n";
+    static const char failed[] = "R\tcoll.smoke\tfail\t\tended\t\t\n";
+    size_t n;
+    free(hear(fd, LS_CHECK_FIRST, &n));
+    ls_check_frame_send(fd, LS_CHECK_EARLY, early, sizeof early - 1, NULL);
+    ls_check_frame_send(fd, LS_CHECK_MET, "", 0, NULL);
+    ls_check_frame_doing(fd, "coll.smoke opening UCX", NULL);
+    if (behaviour == HANG_EARLY)
+        return;
+    if (behaviour == DROP_EARLY) {
+        ls_check_frame_send(fd, LS_CHECK_NO_PEERS, failed, sizeof failed - 1, NULL);
+        _exit(0);
+    }
+    ls_check_frame_send(fd, LS_CHECK_SENT, "", 0, NULL);
+    free(hear(fd, LS_CHECK_SECOND, &n));
+    ls_check_frame_send(fd, LS_CHECK_PEER, own, sizeof own - 1, NULL);
+    ls_check_frame_send(fd, LS_CHECK_PEER, whole, sizeof whole - 1, NULL);
+    ls_check_frame_send(fd, LS_CHECK_DONE, "", 0, NULL);
+    _exit(0);
+}
+
 int ls_check_meet(const struct ls_check_context *unused, int fd)
 {
     static const char half[] = {0, 0, 0};
@@ -96,6 +126,11 @@ int ls_check_meet(const struct ls_check_context *unused, int fd)
     case DIE_AT_PEERS:
     case RAISE_LATE:
         talk(fd);
+        break;
+    case HANG_EARLY:
+    case DROP_EARLY:
+    case PEER_EARLY:
+        talk_early(fd);
         break;
     default:
         break;
@@ -208,6 +243,34 @@ static void test_missing(void)
     ls_check_report_free(&report);
 }
 
+/* What the others have said before something hung between the nodes is told; and once only where nothing did. */
+static void test_early(const char *what, enum behaviour how, enum ls_check_status smoke,
+                       const char *whole)
+{
+    struct ls_check_report report;
+    struct ls_error err = {0};
+    int told = 0;
+    reset();
+    behaviour = how;
+    context.pmix = true;
+    context.size = context.nodes = 2;
+    enum ls_status status = ls_check_run(&context, how == HANG_EARLY ? 3 : 20, &report, &err);
+    tap_ok(status == LS_OK && report.size == 2, "%s: %s", what, err.message);
+    for (int i = 0; status == LS_OK && i < report.list.n; i++) {
+        const struct ls_check_result *r = &report.list.result[i];
+        told += r->rank == 1 && !strcmp(r->measured, "early") && !strcmp(report.host[1], "n7") &&
+                report.node[1] == 1;
+    }
+    const struct ls_check_result *own = status == LS_OK ? find(&report.list, "sys.nofile") : NULL;
+    const struct ls_check_result *r = status == LS_OK ? find(&report.list, "coll.smoke") : NULL;
+    tap_ok(told == 1 && own && r && r->status == smoke, "%s: the other one is told once: %d", what,
+           told);
+    r = status == LS_OK ? find(&report.list, "sys.shm") : NULL;
+    tap_ok(r && !strcmp(r->rank == 1 ? r->measured : "", whole), "%s: %s", what,
+           r ? r->measured : "nothing");
+    ls_check_report_free(&report);
+}
+
 /* The second half of what counts errors waits for the traffic between the nodes. */
 static void test_late(void)
 {
@@ -254,6 +317,9 @@ int main(void)
     test("speaks of a rank that is not there", LIE, LS_ERR_INTERNAL, "", LS_CHECK_FAIL, "");
     test("misses somebody who is not there", MISS_NOBODY, LS_ERR_INTERNAL, "", LS_CHECK_FAIL, "");
     test_missing();
+    test_early("hangs after it has met", HANG_EARLY, LS_CHECK_TIMEOUT, "");
+    test_early("fails after it has met", DROP_EARLY, LS_CHECK_FAIL, "");
+    test_early("comes to its end", PEER_EARLY, LS_CHECK_SKIP, "whole");
     test_late();
     return close_world();
 }

@@ -99,6 +99,13 @@ def test_one_bad_node(c):
         result = check(c, "--json", fault=f"{node}:hang:/sys/class/net/lo/operstate")
         tap.same([result.returncode, bad(result), report(result)["exclude"]],
                  [5, {"sys.machine": {node: "timeout"}}, node], f"a device hangs on {node}")
+    result = check(c, fault="n2:hang:/sys/class/net/lo/operstate")
+    tap.ok("skip     n2: the machine could not be read (see sys.machine): gpu.visible, " in result.stdout and
+           "skip     n[0-1,3]: no GPU here, and none was asked for: gpu.visible, " in result.stdout,
+           "who skips a check is named where others do not, or for another reason", result.stdout)
+    result = check(c, "--nagios", fault="n1:absent:./.lockstep-check;n3:absent:./.lockstep-check")
+    tap.ok("CRITICAL - fs.out on n[1,3]: " in result.stdout and " failed=1 timedout=0 " in result.stdout,
+           "Nagios: all nodes of what is told first", result.stdout)
     result = check(c, "--json", fault="n1:clock:100")
     tap.same(bad(result), {"sys.clock": {"n1": "fail"}}, "a clock that is 100 s ahead")
     result = check(c, "--json", fault="n1:clock:1")
@@ -192,7 +199,11 @@ def test_hang_between_nodes(c):
            all(one["measured"].startswith("opening UCX and connecting to the other ranks: ")
                for one in checks_of(result, "coll.smoke")), "the others say at what they waited for it",
            checks_of(result, "coll.smoke"))
+    tap.same(sorted({one["node"] for one in checks_of(result, "sys.nofile")}), ["n0", "n1", "n2", "n3"],
+             "what all had found before is told")
     result = check(c, "--json", fault="n0:stuck:ucp", timeout=180)
+    tap.same(sorted({one["node"] for one in checks_of(result, "sys.nofile")}), ["n0", "n1", "n2", "n3"],
+             "likewise by a task that hangs itself")
     where = "opening UCX and connecting to the other ranks"
     tap.same([result.returncode, report(result).get("stuck")], [5, f"coll.smoke: {where}"],
              "UCX that never returns in the task that prints: JSON says at what")
