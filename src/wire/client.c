@@ -468,8 +468,10 @@ enum ls_status ls_wire_exchange(void *client, const void *mine, size_t n, const 
         return ls_error_set(err, LS_ERR_ABORTED, "exchange %d: an earlier one failed",
                             s->exchanges);
     s->exchanges++;
+    // What an earlier client of this task (the check's) has published is kept, and found first by whoever has asked it
+    // for anything since: a keeper's exchanges have names of their own.
     char key[32];
-    snprintf(key, sizeof key, "ls.x%d", s->exchanges);
+    snprintf(key, sizeof key, s->teller ? "ls.keeper%d" : "ls.x%d", s->exchanges);
     LS_TRY(publish(c, key, mine, n, err));
     LS_TRY(fence(c, err));
     drop_blobs(c);

@@ -288,8 +288,8 @@ def test_disagree(c, scratch):
     # which code srun does, is left open.
     c.env["LOCKSTEP_CHECK"] = "fast"
     for odd in (0, 1):
-        result = c.run("srun", "-N2", "-n4", "--ntasks-per-node=2", "--mpi=pmix", "--mem=100", "--kill-on-bad-exit=0",
-                       "bash", "-c", f"[ $SLURM_PROCID = {odd} ] && export LOCKSTEP_CHECK=off; exec {run}")
+        result = c.run("srun", "-w", "n0,n1", "-n4", "--ntasks-per-node=2", "--mpi=pmix", "--mem=100",
+                       "--kill-on-bad-exit=0", "bash", "-c", f"[ $SLURM_PROCID = {odd} ] && export LOCKSTEP_CHECK=off; exec {run}")
         tap.ok(result.returncode != 0 and f"n0: rank {odd}: starts without a check" in result.stderr and
                "arrived within" not in result.stderr and not result.stdout,
                f"no check in task {odd} of two on its node: named", result.returncode, result.stdout, result.stderr)
