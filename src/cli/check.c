@@ -135,16 +135,17 @@ static enum ls_status start_check(const char *how, const char *job, const char *
     return LS_OK;
 }
 
-/* Tasks that have checked come to the same result, unless they did not meet at all: because another one does not
- * check, or not the same. That one waits, and is to be told. */
+/* Tasks that have met in the check come to the same result, unless one of them could not print it, or was killed; and
+ * those that have not met may have found one that does not check, and waits. So they meet once more, and hear of each
+ * other; not where some have not come within the check's deadline. */
 static int end_unfit(int code, const int *signals)
 {
     struct ls_error err = {0};
-    ls_error_set(&err, LS_ERR_ENV,
+    ls_error_set(&err, code == LS_EXIT_ENV ? LS_ERR_ENV : LS_ERR_INTERNAL,
                  "the check ended with %d, so nothing is started; LOCKSTEP_CHECK=off starts "
                  "without it",
                  code);
-    if (code == LS_EXIT_ENV && ls_cli_others_wait()) {
+    if (code != LS_EXIT_TIMEOUT && ls_cli_others_wait()) {
         is_unfit = true;
         return ls_cli_exit_code(ls_cli_give_up(&err, signals));
     }

@@ -318,7 +318,8 @@ void ls_wire_roll_abort(int code, const char *text)
 
 void ls_wire_roll_end(void)
 {
-    PMIx_Finalize(NULL, 0);
+    if (PMIx_Initialized()) /* a count below zero would be a server's that comes later */
+        PMIx_Finalize(NULL, 0);
 }
 
 /* ---- for a client ---- */

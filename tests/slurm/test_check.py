@@ -284,6 +284,7 @@ def test_disagree(c, scratch):
              f"task 0 on n0 cannot take part: {word}", command=execute)
     disagree("exec, no check on n1", "fast", f"{only['n1']} unset LOCKSTEP_CHECK", 125,
              "task 1 on n1 has LOCKSTEP_CHECK=off", command=execute)
+    disagree("a report that task 0 cannot print", "fast", f"{only['n0']} exec 2>/dev/full", 1)
     # Within a node Slurm's PMIx hides them from each other, so that they cannot meet. Which task ends first, and so with
     # which code srun does, is left open.
     c.env["LOCKSTEP_CHECK"] = "fast"
