@@ -24,6 +24,8 @@ def skip(why):
 def run(*command, cwd=None):
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(("SLURM", "PMIX", "MAKE", "MFLAGS", "LOCKSTEP_", "DEB_")) and k != "DESTDIR"}
+    # Nothing here looks into packages of debugging symbols, and `make check` runs the tests of the sources.
+    env["DEB_BUILD_OPTIONS"] = f"noautodbgsym nocheck parallel={len(os.sched_getaffinity(0))}"
     return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800,
                           check=False, cwd=cwd)
 

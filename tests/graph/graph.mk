@@ -21,7 +21,8 @@ tests_graph_test_shard_SOURCES = tests/graph/test_shard.c tests/graph/ranks.c te
 tests_graph_test_shard_LDADD = $(ls_graph_judges) -lpthread
 
 dist_check_SCRIPTS += tests/graph/mutants.sh
-TESTS += tests/graph/mutants.sh
+# It compiles its mutants itself, with flags of its own.
+plain_tests += tests/graph/mutants.sh
 EXTRA_DIST += tests/graph/golden/convnet-0-build.txt
 EXTRA_DIST += tests/graph/golden/convnet-1-differentiate.txt
 EXTRA_DIST += tests/graph/golden/convnet-2-evaluate.txt

@@ -80,9 +80,6 @@ def wait_for(condition, what, seconds=60):
 
 def skip_without_slurm():
     """Ends the test, loudly, where Slurm is not installed, or its cluster cannot show anything."""
-    if os.environ.get("LS_CLUSTER_TESTS") == "no":
-        print("1..0 # SKIP LS_CLUSTER_TESTS=no: left to another run of the same tests")
-        sys.exit(0)
     pmix = subprocess.run(["pkg-config", "--modversion", "pmix"], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True, check=False).stdout
     if re.match(r"5\.0\.[01](\D|$)", pmix):

@@ -1,12 +1,18 @@
 # Tests on a real Slurm cluster that they start themselves; they skip themselves where Slurm is absent.
-slurm_tests = tests/slurm/test_cluster.py tests/slurm/test_topo.py tests/slurm/test_templates.py \
-	tests/slurm/test_run.py tests/slurm/test_exec.py tests/slurm/test_frameworks.py tests/slurm/test_check.py
+# With a sanitizer run those that drive Lockstep's own code in C between nodes: the launcher and the keepers
+# (exec), the worker with all its layouts and faults (run), the preflight (check), what is read of Slurm (topo).
+slurm_tests = tests/slurm/test_check.py tests/slurm/test_exec.py tests/slurm/test_run.py tests/slurm/test_topo.py
 TESTS += $(slurm_tests)
 # Slurm's own programs cannot load a plugin that needs a sanitizer's run time.
-if !LS_SANITIZE
-TESTS += tests/slurm/test_spank.py tests/slurm/test_groups.py
-endif
-dist_check_SCRIPTS += $(slurm_tests) tests/slurm/test_spank.py tests/slurm/test_groups.py tests/slurm/cluster
+slurm_plain = tests/slurm/test_spank.py tests/slurm/test_groups.py
+# `lockstep exec` as in test_exec.py, with PyTorch and others as the program.
+slurm_plain += tests/slurm/test_frameworks.py
+# Batch scripts: `lockstep run` and `lockstep exec` again, what differs is in the shell.
+slurm_plain += tests/slurm/test_templates.py
+# The cluster's own script; of Lockstep only what test_topo.py runs too.
+slurm_plain += tests/slurm/test_cluster.py
+plain_tests += $(slurm_plain)
+dist_check_SCRIPTS += $(slurm_tests) $(slurm_plain) tests/slurm/cluster
 EXTRA_DIST += tests/slurm/README.md tests/slurm/cluster.py tests/slurm/jobs.py
 
 check_PROGRAMS += tests/slurm/show_slurm

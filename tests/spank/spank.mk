@@ -3,9 +3,7 @@ if LS_SLURM
 check_PROGRAMS += tests/spank/test_spank tests/spank/trace_spank
 TESTS += tests/spank/test_spank tests/spank/test_symbols.py
 # The calls of a sanitizer are not the plugin's.
-if !LS_SANITIZE
-TESTS += tests/spank/test_trace.py
-endif
+plain_tests += tests/spank/test_trace.py
 tests_spank_test_spank_SOURCES = tests/spank/test_spank.c tests/spank/fake.c tests/spank/fake.h
 tests_spank_test_spank_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS)
 tests_spank_test_spank_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
