@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 _count = 0
 _failed = 0
@@ -30,6 +31,32 @@ def ok(passed, what, *details):
 
 def same(got, want, what):
     return ok(got == want, what, f"got  {got!r}", f"want {want!r}")
+
+
+def wait_for(condition, what, seconds=120):
+    """The value of the condition once it is true; a failed check if that takes too long."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            ok(False, f"{what} within {seconds} s")
+            return value
+        time.sleep(0.01)
+
+
+def children(pid):
+    """Processes whose parent is pid."""
+    found = []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = read(f"/proc/{p}/stat", "r").rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(p))
+    return found
 
 
 def done():

@@ -29,15 +29,6 @@ def helper(*args):
     return [sys.executable, HELPER, *args]
 
 
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return tap.ok(False, f"{what} within {seconds} s")
-        time.sleep(0.01)
-    return True
-
-
 def last_line(result):
     lines = result.stderr.strip().splitlines()
     return lines[-1] if lines else ""
@@ -204,7 +195,7 @@ def test_failures(scratch):
     run("-n", "2", "--", "sh", "-c", child + "[ $RANK = 0 ] && exit 5; wait")
     pids = [int(tap.read(scratch(f"child-{r}"), "r")) for r in range(2)
             if os.path.exists(scratch(f"child-{r}"))]
-    wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in pids), "children of ranks end")
+    tap.wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in pids), "children of ranks end")
     tap.ok(pids, "children of ranks end with them")
 
 
@@ -224,8 +215,8 @@ def listen(scratch, *extra):
         if name.startswith("signals-"):
             os.unlink(scratch(name))
     launcher = start("-n", "2", "--", *helper("hear", scratch.path, *extra))
-    wait_for(lambda: all(os.path.exists(scratch(f"signals-{r}.ready")) for r in range(2)),
-             "two ranks listen")
+    tap.wait_for(lambda: all(os.path.exists(scratch(f"signals-{r}.ready")) for r in range(2)),
+                 "two ranks listen")
     return launcher
 
 
@@ -233,7 +224,7 @@ def test_signals(scratch):
     launcher = listen(scratch)
     for name in ("SIGUSR1", "SIGUSR2", "SIGTERM"):
         os.kill(launcher.pid, getattr(signal, name))
-        wait_for(lambda n=name: all(n in h for h in heard(scratch, 2)), f"both ranks hear {name}")
+        tap.wait_for(lambda n=name: all(n in h for h in heard(scratch, 2)), f"both ranks hear {name}")
     _, err = launcher.communicate(timeout=60)
     tap.same((launcher.returncode, heard(scratch, 2)), (0, [["SIGUSR1", "SIGUSR2", "SIGTERM"]] * 2),
              "signals are passed on as they are, once; ranks that end well end well")
@@ -244,35 +235,23 @@ def test_signals(scratch):
     tap.same((launcher.returncode, heard(scratch, 2)), (0, [["SIGINT"]] * 2), "SIGINT")
     launcher = listen(scratch, "stubborn")
     os.kill(launcher.pid, signal.SIGINT)
-    wait_for(lambda: all(heard(scratch, 2)), "both ranks hear SIGINT")
+    tap.wait_for(lambda: all(heard(scratch, 2)), "both ranks hear SIGINT")
     os.kill(launcher.pid, signal.SIGINT)
     _, err = launcher.communicate(timeout=60)
     tap.ok(launcher.returncode == 130 and "second signal" in err, "a second one ends at once",
            launcher.returncode, err)
     launcher = start("-n", "2", "--", "sleep", "1000")
-    wait_for(lambda: len(children(launcher.pid)) == 2, "two ranks")
+    tap.wait_for(lambda: len(tap.children(launcher.pid)) == 2, "two ranks")
     os.kill(launcher.pid, signal.SIGTERM)
     launcher.communicate(timeout=60)
     tap.same(launcher.returncode, 143, "ranks that die of SIGTERM: 143")
     launcher = start("-n", "2", "--", "sleep", "1000")
-    wait_for(lambda: len(children(launcher.pid)) == 2, "two ranks")
-    pids = children(launcher.pid)
+    tap.wait_for(lambda: len(tap.children(launcher.pid)) == 2, "two ranks")
+    pids = tap.children(launcher.pid)
     launcher.kill()
     launcher.communicate(timeout=60)
-    wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in pids), "ranks end")
+    tap.wait_for(lambda: not any(os.path.exists(f"/proc/{p}") for p in pids), "ranks end")
     tap.ok(True, "the launcher's death is its ranks' death")
-
-
-def children(pid):
-    found = []
-    for p in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = tap.read(f"/proc/{p}/stat", "r").rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(p))
-    return found
 
 
 # ---- the command line, and env ----

@@ -51,28 +51,6 @@ def bits(checkpoint):
                                                              "optimizer.safetensors")]
 
 
-def children(pid):
-    """Processes whose parent is pid."""
-    found = []
-    for p in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = tap.read(f"/proc/{p}/stat", "r").rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(p))
-    return found
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return tap.ok(False, f"{what} within {seconds} s")
-        time.sleep(0.01)
-    return True
-
-
 def start(job, *args):
     return subprocess.Popen([tap.program(), "run", "--json", *args, job], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -88,7 +66,7 @@ def training(scratch, job, *args):
         return {n for n in names if re.fullmatch(r"step-\d+", n)}
     seen = steps()
     launcher = start(job, *args, "--set", "checkpoint.every_steps=50")
-    wait_for(lambda: launcher.poll() is not None or steps() - seen, "the first steps")
+    tap.wait_for(lambda: launcher.poll() is not None or steps() - seen, "the first steps")
     return launcher
 
 
@@ -150,8 +128,8 @@ def test_resume(scratch):
     _, whole = run("-n", "2", "--set", f"checkpoint.dir={scratch('whole.ckpt')}", job)
     folder = scratch("again.ckpt")
     part = start(job, "-n", "2", "--set", "checkpoint.every_steps=10")
-    wait_for(lambda: os.path.isdir(folder) and any(n.startswith("step-") and "tmp" not in n
-                                                   for n in os.listdir(folder)), "a checkpoint")
+    tap.wait_for(lambda: os.path.isdir(folder) and any(n.startswith("step-") and "tmp" not in n
+                                                       for n in os.listdir(folder)), "a checkpoint")
     os.killpg(part.pid, signal.SIGTERM)  # as a terminal or Slurm does: launcher and workers alike
     out, err = part.communicate(timeout=60)
     r = json.loads(out.splitlines()[-1])
@@ -169,7 +147,7 @@ def test_failures(scratch):
     job = write_job(scratch, "fail", train=train)
     for sig in (signal.SIGKILL, signal.SIGABRT):  # not SIGSEGV, which sanitizers catch
         launcher = training(scratch, job, "-n", "3")
-        workers = sorted(children(launcher.pid))
+        workers = sorted(tap.children(launcher.pid))
         if not tap.same(len(workers), 3, "three workers run"):
             launcher.kill()
             continue
@@ -185,7 +163,7 @@ def test_failures(scratch):
         tap.ok(not any(os.path.exists(f"/proc/{w}") for w in workers), "no worker is left")
         check_clean(scratch, sig.name)
     launcher = training(scratch, job, "-n", "2", "--set", "recover.hang_kill=2s")
-    workers = sorted(children(launcher.pid))
+    workers = sorted(tap.children(launcher.pid))
     os.kill(workers[1], signal.SIGSTOP)
     _, err = launcher.communicate(timeout=60)
     tap.same(launcher.returncode, 5, "a worker is stopped: exit 5")
@@ -195,11 +173,11 @@ def test_failures(scratch):
     tap.ok(not any(os.path.exists(f"/proc/{w}") for w in workers), "the stopped one is ended, too")
     check_clean(scratch, "a worker is stopped")
     launcher = training(scratch, job, "-n", "2")
-    workers = children(launcher.pid)
+    workers = tap.children(launcher.pid)
     launcher.kill()
     launcher.communicate(timeout=60)
-    wait_for(lambda: not any(os.path.exists(f"/proc/{w}") for w in workers),
-             "the launcher's death is its workers' death")
+    tap.wait_for(lambda: not any(os.path.exists(f"/proc/{w}") for w in workers),
+                 "the launcher's death is its workers' death")
     tap.ok([n for n in os.listdir(scratch("tmp")) if n.startswith("lockstep-pmix-")],
            "a killed launcher leaves the folder of its PMIx server")
     missing, _ = run("-n", "2", "--set", "data.train.images=/nonexistent", job)
@@ -244,7 +222,7 @@ def test_signals(scratch):
             if n == 1 and word is None:
                 continue  # two of a kind that come while it stands still are one
             launcher = training(scratch, job, "-n", str(n))
-            ranks = children(launcher.pid) if n > 1 else [launcher.pid]
+            ranks = tap.children(launcher.pid) if n > 1 else [launcher.pid]
             for r in ranks:
                 os.kill(r, signal.SIGSTOP)
             for sig, pause in signals:

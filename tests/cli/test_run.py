@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import tap
 
@@ -19,17 +18,6 @@ def write_job(scratch, name, **kwargs):
 def weights(checkpoint):
     return {name: tap.read(os.path.join(checkpoint, name))
             for name in ("model.safetensors", "optimizer.safetensors")}
-
-
-def wait_for(condition, what, seconds=120):
-    """Polls; a deadline makes a hang an error and not a wait."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            tap.ok(False, f"{what} within {seconds} s")
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def checkpoints(folder):
@@ -130,8 +118,8 @@ def test_resume(scratch):
         for sig, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 75)):
             before = set(checkpoints(folder))
             run = start("run", "--json", "--set", "checkpoint.every_steps=20", part)
-            wait_for(lambda: set(checkpoints(folder)) - before or run.poll() is not None,
-                     "a checkpoint")
+            tap.wait_for(lambda: set(checkpoints(folder)) - before or run.poll() is not None,
+                         "a checkpoint")
             run.send_signal(sig)
             out, err = run.communicate(timeout=120)
             r = json.loads(out.splitlines()[-1])
@@ -214,7 +202,7 @@ def test_bad_places(scratch):
     job = write_job(scratch, "place", train="steps = 100000; global_batch = 32; eval_every = 0;")
     folder = scratch("place.ckpt")
     first = start("run", "--set", "checkpoint.every_steps=10", job)
-    wait_for(lambda: checkpoints(folder), "a checkpoint of the first run")
+    tap.wait_for(lambda: checkpoints(folder), "a checkpoint of the first run")
     second = tap.run("run", job)
     tap.ok(second.returncode == 1 and str(first.pid) in second.stderr,
            "a second writer is refused, and told who holds the folder", second.stderr)

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import tap
 
@@ -70,12 +69,8 @@ def obstacles(*options):
 
 def wait_for(condition, what, seconds=60):
     """A check of the test: that `condition()` comes true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return tap.ok(False, f"{what} within {seconds} s")
-        time.sleep(0.02)
-    return tap.ok(True, what)
+    value = tap.wait_for(condition, what, seconds)
+    return value and tap.ok(True, what)
 
 
 def skip_without_slurm():

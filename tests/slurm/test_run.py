@@ -31,19 +31,6 @@ def write_job(scratch, name, **kwargs):
     return path
 
 
-def wait_for(condition, what, seconds=60):
-    """The value of the condition once it is true; a failed check if that takes too long."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            tap.ok(False, f"{what} within {seconds} s")
-            return value
-        time.sleep(0.02)
-
-
 def environment(pid):
     try:
         pairs = tap.read(f"/proc/{pid}/environ").split(b"\0")
@@ -388,8 +375,8 @@ class Step:
             self.popen = subprocess.Popen(
                 [*PMIX, *layout, *(program or (tap.program(), "run")), "--set", LONG, *options, job], env=c.env,
                 stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, cwd=scratch.path)
-        self.trains = wait_for(lambda: "step 1/" in self.text() or self.popen.poll() is not None,
-                               "the step trains")
+        self.trains = tap.wait_for(lambda: "step 1/" in self.text() or self.popen.poll() is not None,
+                                   "the step trains")
 
     def text(self):
         return tap.read(self.log, "r")
@@ -406,7 +393,7 @@ class Step:
     def workers_end(self, seconds=30):
         """Seconds until no worker is left."""
         begin = time.monotonic()
-        wait_for(lambda: not processes(self.c, "lockstep-worker"), "all workers end", seconds)
+        tap.wait_for(lambda: not processes(self.c, "lockstep-worker"), "all workers end", seconds)
         return time.monotonic() - begin
 
 
@@ -447,7 +434,7 @@ class Held:
     def wait(self):
         """A debugger has to take note of an end before anybody else is told."""
         for t in self.tids:
-            wait_for(lambda t=t: self.ended(t), "a thread that was held ends")
+            tap.wait_for(lambda t=t: self.ended(t), "a thread that was held ends")
 
 
 def test_hangs(c, scratch):
@@ -545,8 +532,8 @@ class Absent:
         return tap.read(self.log, "r")
 
     def waits(self):
-        wait_for(lambda: WAITING in self.text() or self.popen.poll() is not None,
-                 "the first task says that it waits")
+        tap.wait_for(lambda: WAITING in self.text() or self.popen.poll() is not None,
+                     "the first task says that it waits")
 
     def check_ends(self):
         """Where a task has ended, Slurm's PMIx may fail to send to its node, and then ends the step itself."""
@@ -658,7 +645,7 @@ class TimeLimit:
 
     def check(self):
         # On a slow machine it may have been told, and have come back, more than once by now.
-        wait_for(lambda: "requeue 1" in self.text(), "the time limit: saved and requeued", 90)
+        tap.wait_for(lambda: "requeue 1" in self.text(), "the time limit: saved and requeued", 90)
         tap.ok("on signal 10; saving" in self.text() and "requeue 1" in self.text(),
                "the time limit: Slurm's signal came, the job saved and asked to be started again", self.text())
         saved = self.saved()
