@@ -141,6 +141,8 @@ def test_job(scratch):
     tap.ok(status(result, "job.memory") == ["fail"] and
            "20.0 MiB, by SLURM_MEM_PER_GPU" in by_id(result)["job.memory"][0]["expected"],
            "a job that does not fit into --mem-per-gpu", result.stdout[-600:], result.stderr)
+    tap.same(status(result, "gpu.nvlink"), ["skip"],
+             "a check of two halves that has nothing to do in the second one is skipped, and no more")
     result = check("--json", "--workers-per-task", "1000000", job)
     tap.same(result.returncode, 2, "too many workers are a usage error")
     os.rename(scratch("test-labels"), scratch("elsewhere"))
