@@ -52,6 +52,7 @@ struct ls_check_context {
     bool full;        /* --full: also what takes longer */
     const char *root; /* in front of /sys and /proc: "" */
     const char *nvml; /* path of NVIDIA's management library; NULL: the one of the system */
+    const char *cuda; /* likewise, of CUDA's driver library */
     ls_topo_getenv *get;
     void *user;
     char *const *environ;
