@@ -53,6 +53,7 @@ struct ls_check_context {
     const char *root;  /* in front of /sys and /proc: "" */
     const char *nvml;  /* path of NVIDIA's management library; NULL: the one of the system */
     const char *verbs; /* likewise of libibverbs */
+    const char *cuda;  /* likewise of CUDA's driver */
     ls_topo_getenv *get;
     void *user;
     char *const *environ;

@@ -1,17 +1,23 @@
 noinst_LTLIBRARIES += libls_check.la
 libls_check_la_SOURCES = \
 	src/check/check.h \
+	src/check/cuda_api.h \
+	src/check/gpu_kernel.h \
 	src/check/internal.h \
 	src/check/pairs.h \
 	src/check/verbs.h \
 	src/check/children.c \
 	src/check/choice.c \
 	src/check/compare.c \
+	src/check/cuda_api.c \
 	src/check/devices.c \
 	src/check/environment.c \
 	src/check/fabric.c \
 	src/check/files.c \
 	src/check/frame.c \
+	src/check/gpu_compare.c \
+	src/check/gpu_kernel.c \
+	src/check/gpu_speed.c \
 	src/check/gpus.c \
 	src/check/limits.c \
 	src/check/links.c \

@@ -107,6 +107,17 @@ static void blame_nothing(const struct ls_check *check, const struct ls_check_wo
         }
 }
 
+void ls_check_blame_skips(const struct ls_check *check, const struct ls_check_world *w,
+                          struct ls_check_list *list, enum ls_check_status status,
+                          const char *expected)
+{
+    struct nothing no;
+    if (!find_nothing(check, w, list, &no))
+        return;
+    blame_nothing(check, w, list, &no, status, expected);
+    free(no.skip);
+}
+
 /* Up to the text `soft` two facts must be equal, or it is as bad as `status`; what differs after it is only a
  * warning. */
 static enum ls_check_status difference(const char *a, const char *b, enum ls_check_status status,
@@ -262,15 +273,11 @@ static bool has_line(const char *text, const char *p)
 static void find_without(const struct ls_check *check, const struct ls_check_world *w,
                          struct ls_check_list *list)
 {
-    struct nothing no;
     int with = 0;
-    if (!find_nothing(check, w, list, &no))
-        return;
     for (int i = 0; i < list->n; i++)
         with += list->result[i].check == check && list->result[i].status != LS_CHECK_SKIP;
     if (with)
-        blame_nothing(check, w, list, &no, LS_CHECK_WARN, "GPUs, as on other nodes");
-    free(no.skip);
+        ls_check_blame_skips(check, w, list, LS_CHECK_WARN, "GPUs, as on other nodes");
 }
 
 void ls_check_distinct_gpus(const struct ls_check *check, const struct ls_check_world *w,

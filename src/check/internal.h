@@ -51,6 +51,15 @@ void ls_check_same_files(const struct ls_check *check, const struct ls_check_wor
 void ls_check_distinct_gpus(const struct ls_check *check, const struct ls_check_world *world,
                             struct ls_check_list *list);
 
+/* Ranks that skipped the check though others have an answer to compare: their skip becomes that status, with the
+ * remedy of the row. Not where another check tells it already. */
+void ls_check_blame_skips(const struct ls_check *check, const struct ls_check_world *world,
+                          struct ls_check_list *list, enum ls_check_status status,
+                          const char *expected);
+/* Facts: a line for each GPU, "DEVICE TO FROM ARITHMETIC MODEL", with bytes and operations per second; 0: not
+ * measured. Each is compared with the median of its model in the job. gpu_compare.c */
+void ls_check_gpu_speeds(const struct ls_check *check, const struct ls_check_world *world,
+                         struct ls_check_list *list);
 /* Facts: "0-3,8 of 64", the CPUs of a task, and how many the tasks of its node have. limits.c */
 void ls_check_shared_cpus(const struct ls_check *check, const struct ls_check_world *world,
                           struct ls_check_list *list);
@@ -158,7 +167,8 @@ LS_CHECK_LOCAL(gpu_mode); /* gpus.c */
 LS_CHECK_LOCAL(gpu_ecc);
 LS_CHECK_LOCAL(gpu_clocks);
 LS_CHECK_LOCAL(gpu_nvlink);
-LS_CHECK_LOCAL(pci_acs);
+LS_CHECK_LOCAL(gpu_bw);  /* gpu_speed.c */
+LS_CHECK_LOCAL(pci_acs); /* gpus.c */
 LS_CHECK_LOCAL(gdr);
 LS_CHECK_LOCAL(ib_port);
 LS_CHECK_LOCAL(ib_gid);

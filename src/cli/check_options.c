@@ -10,7 +10,7 @@ static const char help[] =
     "Find what is wrong with the nodes, the network or the job, before GPU hours are lost.\n"
     "\n"
     "      --fast           only what takes a few seconds (default)\n"
-    "      --full           also what takes longer: more bytes over the network\n"
+    "      --full           also what takes longer: more bytes, over the network and to GPUs\n"
     "  -s, --set KEY=VALUE  override one value of JOB.cfg\n"
     "      --workers-per-task K\n"
     "                       ranks that 'lockstep run' will start in each task (default 1)\n"

@@ -1,5 +1,5 @@
-check_tests = tests/check/test_choice tests/check/test_compare tests/check/test_devices tests/check/test_local tests/check/test_pack \
-	tests/check/test_pairs tests/check/test_run tests/check/test_verbs
+check_tests = tests/check/test_choice tests/check/test_compare tests/check/test_devices tests/check/test_gpu_bw \
+	tests/check/test_local tests/check/test_pack tests/check/test_pairs tests/check/test_run tests/check/test_verbs
 check_PROGRAMS += $(check_tests)
 TESTS += $(check_tests) tests/check/test_check.py
 dist_check_SCRIPTS += tests/check/test_check.py
@@ -13,6 +13,8 @@ tests_check_test_compare_SOURCES = tests/check/test_compare.c
 tests_check_test_compare_LDADD = $(check_libs)
 tests_check_test_devices_SOURCES = tests/check/test_devices.c tests/check/local.h tests/topo/machines.h
 tests_check_test_devices_LDADD = $(check_libs)
+tests_check_test_gpu_bw_SOURCES = tests/check/test_gpu_bw.c tests/check/local.h
+tests_check_test_gpu_bw_LDADD = $(check_libs)
 tests_check_test_local_SOURCES = tests/check/test_local.c tests/check/local.h
 tests_check_test_local_LDADD = $(check_libs)
 tests_check_test_pack_SOURCES = tests/check/test_pack.c
@@ -42,3 +44,12 @@ tests_check_libfakeverbs_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shar
 tests_check_libfakeverbs_old_la_SOURCES = tests/check/fake_verbs.c
 tests_check_libfakeverbs_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_OLD
 tests_check_libfakeverbs_old_la_LDFLAGS = $(tests_check_libfakeverbs_la_LDFLAGS)
+check_LTLIBRARIES += tests/check/libcuda.la
+tests_check_libcuda_la_SOURCES = tests/check/fake_cuda.c tests/check/ptx.c tests/check/ptx.h
+tests_check_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -version-number 1:0:0 -shared -rpath /nowhere
+tests_check_libcuda_la_LIBADD = -lm
+check_LTLIBRARIES += tests/check/libfakecuda_old.la
+tests_check_libfakecuda_old_la_SOURCES = $(tests_check_libcuda_la_SOURCES)
+tests_check_libfakecuda_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_OLD
+tests_check_libfakecuda_old_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+tests_check_libfakecuda_old_la_LIBADD = -lm

@@ -6,6 +6,7 @@ import sys
 
 import tap
 
+LIBRARIES = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs")
 FAULT = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs/fault.so")
 
 
@@ -142,6 +143,8 @@ def test_job(scratch):
     tap.ok(status(result, "job.memory") == ["fail"] and
            "20.0 MiB, by SLURM_MEM_PER_GPU" in by_id(result)["job.memory"][0]["expected"],
            "a job that does not fit into --mem-per-gpu", result.stdout[-600:], result.stderr)
+    tap.same(status(result, "gpu.nvlink"), ["skip"],
+             "a check of two halves that has nothing to do in the second one is skipped, and no more")
     result = check("--json", "--workers-per-task", "1000000", job)
     tap.same(result.returncode, 2, "too many workers are a usage error")
     os.rename(scratch("test-labels"), scratch("elsewhere"))
@@ -155,6 +158,27 @@ def test_job(scratch):
     result = check("-s", "train.stepz=1", job)
     tap.ok(result.returncode == 2 and "train.steps" in result.stderr,
            "a mistake in the job is a usage error", result.stderr)
+
+
+def test_gpus(scratch):
+    """gpu.bw with a library that plays CUDA, which the program finds as it finds the real one."""
+    # What Slurm says of a step with two GPUs.
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1",
+            "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "n0",
+            "SLURM_JOB_NODELIST": "n0", "SLURM_NODELIST": "n0", "SLURMD_NODENAME": "n0",
+            "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_NUM_NODES": "1",
+            "SLURM_TASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "2", "LD_LIBRARY_PATH": LIBRARIES,
+            "FAKE_CUDA_RUN": str(os.getpid())}
+    def measured(wish):
+        result = check("--json", cwd=scratch.path, env={**step, "FAKE_CUDA": wish})
+        return [(one["status"], one["device"], one["measured"]) for one in by_id(result).get("gpu.bw", [])]
+
+    tap.same(measured(""), [("pass", None, "2 x NVIDIA Test GPU: 50.0 GB/s to it, 40.0 GB/s from it, 60.0 TFLOP/s in "
+                                         "the middle")], "gpu.bw: two GPUs")
+    tap.same(measured("*:down:1=30"), [("fail", "0000:a1:00.0", "30.0 GB/s from it, 25 % below the median")],
+             "gpu.bw: one of them is slow")
+    tap.same(measured("*:hang:cuMemcpyDtoHAsync_v2"), [("timeout", None, "no answer after 12 s")],
+             "gpu.bw: a GPU that hangs")
 
 
 def test_usage(scratch):
@@ -190,6 +214,7 @@ def main():
         test_faults(scratch)
         test_hanging_reads(scratch)
         test_job(scratch)
+        test_gpus(scratch)
         test_usage(scratch)
         test_run(scratch)
     tap.done()

@@ -10,6 +10,7 @@ import time
 import cluster
 import tap
 
+LIBRARIES = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs")
 FAULT = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs/fault.so")
 STEP = ("srun", "-N4", "--ntasks-per-node=1", "--mpi=pmix", "--mem=100")
 
@@ -125,6 +126,20 @@ def test_one_bad_node(c):
              "a node that does not see what another one has renamed over its file")
     result = check(c, "--json", fault="n0:absent:./.lockstep-check")
     tap.same(bad(result), {"fs.out": {"n0": "fail"}}, "a folder that one node cannot write")
+
+
+def test_slow_gpu(c):
+    """A library that plays CUDA, with a GPU on each node, one of which is slow. No node has NVIDIA's driver, so
+    gpu.visible, and what asks that, has its own opinion."""
+    wish = "n2:up:0=10;*:gpus:1"
+    step = ("srun", "-N4", "--ntasks-per-node=1", "--mpi=pmix", "--mem=300",
+            f"--export=ALL,LD_LIBRARY_PATH={LIBRARIES},FAKE_CUDA={wish},FAKE_CUDA_RUN={os.getpid()}",
+            "env", "SLURM_GPUS_ON_NODE=1")
+    result = check(c, "--json", step=step)
+    found = [(one["status"], one["node"], one["device"], one["measured"], one["expected"])
+             for one in report(result)["checks"] if one["id"] == "gpu.bw"]
+    tap.same(found, [("fail", "n2", "0000:a0:00.0", "10.0 GB/s to it, 80 % below the median",
+                      "50.0 GB/s, of 4 x NVIDIA Test GPU")], "a GPU that is slower than those of other nodes")
 
 
 def shell(c, script, *args):
@@ -344,6 +359,7 @@ def main():
             test_absent(c)
             test_slow_node(c)
             test_disagree(c, scratch)
+            test_slow_gpu(c)
             test_run(c, scratch)
         with cluster.Cluster(scratch, "--spank=no") as c:
             print("# without the plugin")
