@@ -9,6 +9,13 @@ import tap
 LIBRARIES = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs")
 FAULT = os.path.join(os.environ.get("builddir", "."), "tests/check/.libs/fault.so")
 
+# What Slurm says of a step with two GPUs.
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1",
+        "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "n0",
+        "SLURM_JOB_NODELIST": "n0", "SLURM_NODELIST": "n0", "SLURMD_NODENAME": "n0",
+        "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_TASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "2"}
+
 
 def check(*args, fault=None, **kwargs):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "PMIX", "NCCL", "UCX"))}
@@ -133,12 +140,8 @@ def test_job(scratch):
     tap.ok(result.returncode == 1 and status(result, "job.memory") == ["fail"] and
            "SLURM_MEM_PER_NODE" in by_id(result)["job.memory"][0]["expected"],
            "a job that does not fit into --mem", result.stdout[-600:])
-    # What Slurm says of a step with two GPUs, one of which is granted 10 MiB.
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1",
-            "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "n0",
-            "SLURM_JOB_NODELIST": "n0", "SLURM_NODELIST": "n0", "SLURMD_NODENAME": "n0", "SLURM_STEP_TASKS_PER_NODE": "1",
-            "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_TASKS_PER_NODE": "1",
-            "SLURM_GPUS_ON_NODE": "2", "SLURM_MEM_PER_GPU": "10"}
+    # One of its GPUs is granted 10 MiB.
+    step = {**STEP, "SLURM_MEM_PER_GPU": "10"}
     result = check("--json", job, env=step)
     tap.ok(status(result, "job.memory") == ["fail"] and
            "20.0 MiB, by SLURM_MEM_PER_GPU" in by_id(result)["job.memory"][0]["expected"],
@@ -162,13 +165,8 @@ def test_job(scratch):
 
 def test_gpus(scratch):
     """gpu.bw with a library that plays CUDA, which the program finds as it finds the real one."""
-    # What Slurm says of a step with two GPUs.
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1",
-            "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NODELIST": "n0",
-            "SLURM_JOB_NODELIST": "n0", "SLURM_NODELIST": "n0", "SLURMD_NODENAME": "n0",
-            "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_NUM_NODES": "1",
-            "SLURM_TASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "2", "LD_LIBRARY_PATH": LIBRARIES,
-            "FAKE_CUDA_RUN": str(os.getpid())}
+    step = {**STEP, "LD_LIBRARY_PATH": LIBRARIES, "FAKE_CUDA_RUN": str(os.getpid())}
+
     def measured(wish):
         result = check("--json", cwd=scratch.path, env={**step, "FAKE_CUDA": wish})
         return [(one["status"], one["device"], one["measured"]) for one in by_id(result).get("gpu.bw", [])]
