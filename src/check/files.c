@@ -165,13 +165,14 @@ static void await_replaced(struct ls_check_out *out, const struct ls_check_conte
                       before, dir, before != me ? ", and another node saw it" : "");
 }
 
+/* Node `node` has done nothing, and has said why. */
 static bool failed_itself(const struct ls_check *check, const struct ls_check_world *w,
                           const struct ls_check_list *list, long node)
 {
     for (int i = 0; i < list->n; i++) {
         const struct ls_check_result *r = &list->result[i];
-        if (r->check == check && r->status >= LS_CHECK_TIMEOUT && r->rank >= 0 &&
-            w->node[r->rank] == node)
+        if (r->check == check && (r->status >= LS_CHECK_TIMEOUT || r->status == LS_CHECK_SKIP) &&
+            r->rank >= 0 && w->node[r->rank] == node)
             return true;
     }
     return false;
@@ -218,6 +219,10 @@ void ls_check_output(struct ls_check_out *out, const struct ls_check_context *co
 {
     char dir[PATH_SIZE], path[FILE_SIZE], next[FILE_SIZE];
     struct statvfs fs;
+    if (context->job_path && !context->job) { /* the others are in its checkpoint.dir */
+        ls_check_say(out, LS_CHECK_SKIP, "", "", "", "the job description cannot be read");
+        return;
+    }
     if (!existing(context->out_dir, dir)) {
         bad_folder(out, "cannot use", context->out_dir, errno);
         return;

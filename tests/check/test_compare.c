@@ -371,6 +371,9 @@ static void test_files_and_names(void)
     expect("what another node has renamed over its file",
            compare("fs.out", 1, FACTS("seen 1 /x: fine", "stale 0 after 3.5 s old")),
            "pass 0 /x: fine | fail 1 after 3.5 s old");
+    expect("a node that knows no folder, and says so",
+           compare("fs.out", 1, FACTS("unseen 1 none", "skip no job")),
+           "skip 1 no job | skip 0 the node that should write what it reads wrote nothing");
     expect("who saw nothing has renamed nothing",
            compare("fs.out", 1, FACTS("unseen 1 none", "stale 0 after 3.5 s old")),
            "fail 0 none | skip 1 the node that should write what it reads wrote nothing");
