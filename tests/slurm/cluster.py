@@ -50,9 +50,30 @@ class Cluster:
     def control(self, *args):
         return self.run(CLUSTER, *args)
 
-    def run(self, *command, timeout=120):
+    def run(self, *command, timeout=300):
+        try:
+            return self.call(command, timeout)
+        except subprocess.TimeoutExpired as late:
+            self.tell(late)
+            raise
+
+    def call(self, command, timeout):
         return subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=timeout, check=False, cwd=self.scratch.path)
+
+    def log(self, daemon):
+        path = f"{self.folder}/log/{daemon}.log"
+        return tap.read(path, "r") if os.path.exists(path) else ""
+
+    def tell(self, late):
+        """What a command had said that did not end, and what Slurm thinks: its logs go with the cluster."""
+        said = [s if isinstance(s, str) else (s or b"").decode(errors="replace") for s in (late.stdout, late.stderr)]
+        for what, text in (("it said", said[0]), ("on standard error", said[1]),
+                           ("cluster status", self.call((CLUSTER, "status"), 60).stdout),
+                           ("slurmctld.log", self.log("slurmctld"))):
+            for line in text.splitlines()[-40:]:
+                print(f"# {what}: {line}")
+        print(f"# found no end of {' '.join(late.cmd)} after {late.timeout} s", flush=True)
 
     def start_step(self, *command):
         return subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, text=True,

@@ -38,10 +38,10 @@ def checks_of(result, name):
     return [one for one in report(result)["checks"] if one["id"] == name]
 
 
-def check(c, *args, step=STEP, fault=None, timeout=120):
+def check(c, *args, step=STEP, fault=None):
     if fault:
         step = (*step, f"--export=ALL,LD_PRELOAD={FAULT},LS_FAULT={fault}")
-    return c.run(*step, tap.program(), "check", *args, timeout=timeout)
+    return c.run(*step, tap.program(), "check", *args)
 
 
 def test_all_well(c, scratch):
@@ -202,11 +202,11 @@ def test_uneven(c, scratch):
 
 def test_hang_between_nodes(c):
     """A node whose port nobody can use, and one that never meets the others."""
-    result = check(c, "--json", fault="n1:deaf:0", timeout=180)
+    result = check(c, "--json", fault="n1:deaf:0")
     checks = report(result)["checks"]
     tap.ok(any(one["id"] == "net.port" and one["status"] == "fail" for one in checks),
            "a node that takes no connection fails net.port", result.stdout[-300:], result.stderr)
-    result = check(c, "--json", fault="n1:stuck:ucp", timeout=180)
+    result = check(c, "--json", fault="n1:stuck:ucp")
     tap.ok(result.returncode == 5 and not report(result)["exclude"] and
            any(one["id"] == "coll.smoke" and one["status"] == "timeout" for one in report(result)["checks"]),
            "UCX that never returns on one node: told, in time", result.stdout[-600:], result.stderr)
@@ -218,7 +218,7 @@ def test_hang_between_nodes(c):
            checks_of(result, "coll.smoke"))
     tap.same(sorted({one["node"] for one in checks_of(result, "sys.nofile")}), ["n0", "n1", "n2", "n3"],
              "what all had found before is told")
-    result = check(c, "--json", fault="n0:stuck:ucp", timeout=180)
+    result = check(c, "--json", fault="n0:stuck:ucp")
     tap.same(sorted({one["node"] for one in checks_of(result, "sys.nofile")}), ["n0", "n1", "n2", "n3"],
              "likewise by a task that hangs itself")
     where = "opening UCX and connecting to the other ranks"
@@ -254,7 +254,7 @@ def test_slow_node(c):
     for slow in ("n1", "n3"):
         pair = []
         for _ in range(3):  # a machine that is busy enough says so, and is asked again
-            result = check(c, "--json", fault=f"{slow}:pace:8;*:pace:40;{quiet}", timeout=180)
+            result = check(c, "--json", fault=f"{slow}:pace:8;*:pace:40;{quiet}")
             pair = [one for one in report(result)["checks"] if one["id"] == "net.pair"]
             if not any("says nothing" in one["measured"] for one in pair):
                 break
