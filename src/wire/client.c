@@ -188,7 +188,7 @@ enum { MOST_ASKED = 1024 };
 static bool asks(const struct ls_wire_client *c)
 {
     return c->state->teller && c->size > 1 && c->size <= MOST_ASKED &&
-           strncmp(c->state->me.nspace, "slurm.", 6) == 0;
+           strncmp(c->state->me.nspace, "slurm.", 6) == 0 && ls_wire_is_first(&c->state->me);
 }
 
 // One process speaks for the step, and ends it: an empty message is left for the caller.
@@ -251,7 +251,7 @@ static enum ls_status call_roll(const struct ls_wire_client *c, struct ls_error 
 
 static enum ls_status arrive(const struct ls_wire_client *c, struct ls_error *err)
 {
-    if (!asks(c) || !ls_wire_roll_come() || c->rank > 0)
+    if (c->rank > 0 || !asks(c))
         return LS_OK;
     return call_roll(c, err);
 }
@@ -291,7 +291,7 @@ static enum ls_status init(struct ls_wire_client *c, struct ls_error *err)
     const char *nspace = ls_wire_env_namespace();
     if (!nspace)
         return ls_error_set(err, LS_ERR_NOTFOUND, "no PMIx server started this process");
-    pmix_status_t rc = PMIx_Init(&s->me, NULL, 0);
+    pmix_status_t rc = ls_wire_pmix_init(&s->me);
     if (rc == PMIX_ERR_UNREACH || rc == PMIX_ERR_INVALID_NAMESPACE)
         return ls_error_set(
             err, LS_ERR_ENV,
@@ -468,10 +468,8 @@ enum ls_status ls_wire_exchange(void *client, const void *mine, size_t n, const 
         return ls_error_set(err, LS_ERR_ABORTED, "exchange %d: an earlier one failed",
                             s->exchanges);
     s->exchanges++;
-    // What an earlier client of this task (the check's) has published is kept, and found first by whoever has asked it
-    // for anything since: a keeper's exchanges have names of their own.
-    char key[32];
-    snprintf(key, sizeof key, s->teller ? "ls.keeper%d" : "ls.x%d", s->exchanges);
+    char key[LS_WIRE_KEY];
+    ls_wire_key(&s->me, s->teller ? LS_WIRE_KEEPER : LS_WIRE_OTHER, "exchange", s->exchanges, key);
     LS_TRY(publish(c, key, mine, n, err));
     LS_TRY(fence(c, err));
     drop_blobs(c);

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HERE   "ls.here"   /* its word */
-#define ABSENT "ls.absent" /* LIST, and what became of each rank; or DECLINED, and its word */
-#define AGAIN  "ls.again"
-#define COME   "ls.come"
+/* What is published: of the check HERE, with its word, and ABSENT: LIST, and what became of each rank; or DECLINED, and
+ * its word. Of keepers COME, once, as long before the first fence as possible: a second commit just before it was seen
+ * to spoil that fence behind a check. */
+enum item { HERE, ABSENT, COME };
 enum { LIST = 'l', DECLINED = 'd' };
 enum { CAME, MISSING, DIFFERS };
 /* Seconds that the others wait longer than rank 0, so that they hear of what it found. */
@@ -27,6 +27,15 @@ struct question {
     pmix_status_t started;
 };
 
+/* Stays where it is: PMIx does not say how long it looks at a key that it was asked for. */
+static const char *key_of(const pmix_proc_t *me, enum item item)
+{
+    static const char *const names[] = {"here", "absent", "come"};
+    static char keys[sizeof names / sizeof *names][LS_WIRE_KEY];
+    enum ls_wire_program program = item <= ABSENT ? LS_WIRE_OTHER : LS_WIRE_KEEPER;
+    return *keys[item] ? keys[item] : ls_wire_key(me, program, names[item], 0, keys[item]);
+}
+
 /* The value stays with PMIx, which keeps it for PMIx_Get. */
 static void answered(pmix_status_t status, pmix_value_t *value, void *wait)
 {
@@ -34,18 +43,18 @@ static void answered(pmix_status_t status, pmix_value_t *value, void *wait)
     ls_wire_wait_done(status, wait);
 }
 
-static void ask(const char *nspace, int rank, const char *key, struct question *q)
+static void ask(const pmix_proc_t *me, int rank, enum item item, struct question *q)
 {
     pmix_proc_t proc;
-    PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
+    PMIX_LOAD_PROCID(&proc, me->nspace, (pmix_rank_t)rank);
     q->wait = ls_wire_wait_new();
     q->started = PMIX_ERR_NOMEM;
     if (q->wait)
-        q->started = PMIx_Get_nb(&proc, key, NULL, 0, answered, q->wait);
+        q->started = PMIx_Get_nb(&proc, key_of(me, item), NULL, 0, answered, q->wait);
 }
 
 /* Asks again where there was an error, until `until`. */
-static bool get(const char *nspace, int rank, const char *key, struct question *q, double until)
+static bool get(const pmix_proc_t *me, int rank, enum item item, struct question *q, double until)
 {
     for (;;) {
         double left = until - ls_time_monotonic();
@@ -57,18 +66,19 @@ static bool get(const char *nspace, int rank, const char *key, struct question *
         if (!done || ls_time_monotonic() >= until)
             return false;
         usleep(PAUSE_US);
-        ask(nspace, rank, key, q);
+        ask(me, rank, item, q);
     }
 }
 
-static bool publish(const char *key, const void *data, size_t n)
+static bool publish(const pmix_proc_t *me, enum item item, const void *data, size_t n)
 {
     pmix_value_t v;
     PMIX_VALUE_CONSTRUCT(&v);
     v.type = PMIX_BYTE_OBJECT;
     v.data.bo.bytes = (char *)(uintptr_t)data;
     v.data.bo.size = n;
-    return PMIx_Put(PMIX_GLOBAL, key, &v) == PMIX_SUCCESS && PMIx_Commit() == PMIX_SUCCESS;
+    return PMIx_Put(PMIX_GLOBAL, key_of(me, item), &v) == PMIX_SUCCESS &&
+           PMIx_Commit() == PMIX_SUCCESS;
 }
 
 static const char *node_of(const char *nspace, int rank, char out[static 256])
@@ -86,14 +96,14 @@ static const char *node_of(const char *nspace, int rank, char out[static 256])
 }
 
 /* What rank `rank` has published, once PMIx has it here; malloc'd, a NUL is behind it. NULL: something else. */
-static char *take(const char *nspace, int rank, const char *key, size_t *n)
+static char *take(const pmix_proc_t *me, int rank, enum item item, size_t *n)
 {
     pmix_proc_t proc;
     pmix_value_t *v = NULL;
     char *data = NULL;
-    PMIX_LOAD_PROCID(&proc, nspace, (pmix_rank_t)rank);
-    if (PMIx_Get(&proc, key, NULL, 0, &v) == PMIX_SUCCESS && v && v->type == PMIX_BYTE_OBJECT &&
-        (data = calloc(1, v->data.bo.size + 1))) {
+    PMIX_LOAD_PROCID(&proc, me->nspace, (pmix_rank_t)rank);
+    if (PMIx_Get(&proc, key_of(me, item), NULL, 0, &v) == PMIX_SUCCESS && v &&
+        v->type == PMIX_BYTE_OBJECT && (data = calloc(1, v->data.bo.size + 1))) {
         memcpy(data, v->data.bo.bytes, v->data.bo.size);
         *n = v->data.bo.size;
     }
@@ -108,14 +118,14 @@ static void ask_all(const pmix_proc_t *me, int size, double until, const struct 
 {
     struct question *q = calloc((size_t)size, sizeof *q);
     for (int r = 1; q && r < size; r++)
-        ask(me->nspace, r, HERE, &q[r]);
+        ask(me, r, HERE, &q[r]);
     for (int r = 1; q && r < size; r++) {
         size_t n;
-        if (!get(me->nspace, r, HERE, &q[r], until)) {
+        if (!get(me, r, HERE, &q[r], until)) {
             became[r] = MISSING;
             continue;
         }
-        char *word = take(me->nspace, r, HERE, &n), node[256];
+        char *word = take(me, r, HERE, &n), node[256];
         if (!word || strcmp(word, roll->word) != 0) {
             became[r] = DIFFERS;
             roll->differs(roll->arg, r, node_of(me->nspace, r, node), word ? word : "");
@@ -176,7 +186,7 @@ static enum ls_status as_first(const pmix_proc_t *me, int size, double until, ch
     said[0] = LIST;
     memcpy(said + 1, became, (size_t)size);
     if (status == LS_OK)
-        publish(ABSENT, said, (size_t)size + 1);
+        publish(me, ABSENT, said, (size_t)size + 1);
     free(said);
     return status;
 }
@@ -187,10 +197,9 @@ static enum ls_status as_other(const pmix_proc_t *me, int size, double until, ch
     char node[256];
     struct question q;
     size_t n = 0;
-    publish(HERE, roll->word, strlen(roll->word));
-    ask(me->nspace, 0, ABSENT, &q);
-    char *said =
-        get(me->nspace, 0, ABSENT, &q, until + LONGER) ? take(me->nspace, 0, ABSENT, &n) : NULL;
+    publish(me, HERE, roll->word, strlen(roll->word));
+    ask(me, 0, ABSENT, &q);
+    char *said = get(me, 0, ABSENT, &q, until + LONGER) ? take(me, 0, ABSENT, &n) : NULL;
     bool list = n == (size_t)size + 1 && said[0] == LIST, declined = n > 0 && said[0] == DECLINED;
     node_of(me->nspace, 0, node);
     if (list)
@@ -242,10 +251,10 @@ enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *rol
 {
     pmix_proc_t me;
     double until = ls_time_monotonic() + deadline;
-    if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
+    if (ls_wire_pmix_init(&me) != PMIX_SUCCESS)
         return LS_OK;
     int size = job_size(&me);
-    char *became = size > 1 ? calloc((size_t)size, 1) : NULL;
+    char *became = size > 1 && ls_wire_is_first(&me) ? calloc((size_t)size, 1) : NULL;
     if (!became)
         return LS_OK;
     enum ls_status status = me.rank == 0 ? as_first(&me, size, until, became, roll, err)
@@ -261,15 +270,15 @@ void ls_wire_roll_decline(const char *word)
     pmix_proc_t me;
     char text[1 + LS_WIRE_ROLL_WORD];
     /* Without a server PMIx 5 would make this a world of its own. */
-    if (!ls_wire_env_namespace() || PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS || job_size(&me) < 2)
+    if (!ls_wire_env_namespace() || ls_wire_pmix_init(&me) != PMIX_SUCCESS || job_size(&me) < 2)
         return;
     int n = snprintf(text, sizeof text, "%c%s", DECLINED, word);
     size_t bytes = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
     if (me.rank == 0)
-        publish(ABSENT, text, bytes);
+        publish(&me, ABSENT, text, bytes);
     else
-        publish(HERE, text + 1, bytes - 1);
-    publish(AGAIN, "1", 1);
+        publish(&me, HERE, text + 1, bytes - 1);
+    publish(&me, COME, "1", 1);
 }
 
 /* The tasks of this node, "0,1,5"; NULL: PMIx does not say. malloc'd. */
@@ -291,17 +300,17 @@ enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
 {
     pmix_proc_t me;
     double until = ls_time_monotonic() + deadline;
-    if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
+    if (ls_wire_pmix_init(&me) != PMIX_SUCCESS)
         return LS_OK;
     char *list = local_ranks(&me), *next = list;
     enum ls_status status = LS_OK;
-    publish(AGAIN, "1", 1);
+    publish(&me, COME, "1", 1);
     while (next && *next && status == LS_OK) {
         struct question q;
         int rank = (int)strtol(next, &next, 10);
         next += *next == ',';
-        ask(me.nspace, rank, AGAIN, &q);
-        if (!get(me.nspace, rank, AGAIN, &q, until))
+        ask(&me, rank, COME, &q);
+        if (!get(&me, rank, COME, &q, until))
             status =
                 ls_error_set(err, LS_ERR_TIMEOUT,
                              "rank %d of this node has not come back from the check within %g s",
@@ -318,8 +327,7 @@ void ls_wire_roll_abort(int code, const char *text)
 
 void ls_wire_roll_end(void)
 {
-    if (PMIx_Initialized()) /* a count below zero would be a server's that comes later */
-        PMIx_Finalize(NULL, 0);
+    ls_wire_pmix_end();
 }
 
 /* ---- for a client ---- */
@@ -338,11 +346,6 @@ struct ls_wire_roll_questions {
     bool *come;      /* [size] */
     struct question question[]; /* [size] */
 };
-
-bool ls_wire_roll_come(void)
-{
-    return publish(COME, "1", 1);
-}
 
 struct ls_wire_roll_questions *ls_wire_roll_new(const pmix_proc_t *me, int size)
 {
@@ -378,7 +381,7 @@ static bool wait_for(struct ls_wire_roll_questions *q, int rank, double until)
             break;
         if (left > 0)
             usleep(PAUSE_US);
-        ask(q->me.nspace, rank, COME, question);
+        ask(&q->me, rank, COME, question);
         if (left <= 0)
             return false;
     }
@@ -399,7 +402,7 @@ static void ask_round(struct ls_wire_roll_questions *q)
     q->last = q->asked;
     for (; q->asked < q->size && n > 0; q->asked++, n--)
         if (!q->come[q->asked])
-            ask(q->me.nspace, q->asked, COME, &q->question[q->asked]);
+            ask(&q->me, q->asked, COME, &q->question[q->asked]);
 }
 
 bool ls_wire_roll_wait(struct ls_wire_roll_questions *q, double seconds)

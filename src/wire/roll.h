@@ -7,8 +7,6 @@
 
 enum { LS_WIRE_ROLL_TEXT = 640 };
 
-/* This task is here. False: PMIx does not take it. */
-bool ls_wire_roll_come(void);
 /* Of all tasks of the job; none is asked yet. NULL: out of memory. */
 struct ls_wire_roll_questions *ls_wire_roll_new(const pmix_proc_t *me, int size);
 /* Asks, and waits so many seconds at most. Have all come? May be called again. */

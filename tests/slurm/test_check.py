@@ -70,6 +70,13 @@ def test_all_well(c, scratch):
     tap.same(result.returncode, 0, "one task")
 
 
+def test_again(c):
+    """What PMIx still knows of the first check is not taken for the second one's."""
+    result = shell(c, "$CHECK && exec $CHECK")
+    tap.same([result.returncode, result.stdout.count("4 nodes in "), result.stdout.count(", 0 failed")], [0, 2, 2],
+             "a check behind another one in the same step")
+
+
 def test_places(c):
     result = check(c, "tiny.cfg", step=("salloc", "-N4", "--mem=100"))
     tap.ok(result.returncode == 0 and "starting: srun --mpi=pmix --nodes=4" in result.stderr and
@@ -353,6 +360,7 @@ def main():
             c.env["ASAN_OPTIONS"] += ":verify_asan_link_order=0"
             test_all_well(c, scratch)
             test_places(c)
+            test_again(c)
             test_one_bad_node(c, scratch)
             test_differing(c, scratch)
             test_uneven(c, scratch)

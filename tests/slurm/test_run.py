@@ -224,6 +224,17 @@ def test_allocations(c, scratch):
         want.check(SimpleNamespace(returncode=0, stdout=text, stderr=""), 2, f"array task {i}")
 
 
+def test_one_after_the_other(c, scratch):
+    """The second program of a task meets what PMIx knows of the first."""
+    job = write_job(scratch, "twice", train="steps = 12; global_batch = 32; micro_batch = 4; eval_every = 0;")
+    want = Reference(scratch, job, "twice")
+    run = f"{tap.program()} run --json --set"
+    result = c.run(*PMIX, "-N4", "--ntasks-per-node=1", "sh", "-c",
+                   f"{run} checkpoint.dir={scratch('before')} {job} && exec {run} {want.place()} {job}")
+    tap.same(result.stdout.count('"status":"done"'), 2, "two runs in one step: both train")
+    want.check(result, 4, "two runs in one step: the second one")
+
+
 def test_few_micro_batches(c, scratch):
     job = write_job(scratch, "few", train="steps = 8; global_batch = 16; micro_batch = 8; eval_every = 0;")
     want = Reference(scratch, job, "few")
@@ -569,7 +580,7 @@ def test_faults(c, scratch):
             break
     tap.ok(seconds < 1, "a worker is killed: its peers end within a second", seconds)
 
-    step = Step(c, scratch, job, "--workers-per-task", "2", layout=("-N2", "--ntasks-per-node=1"))
+    step = Step(c, scratch, job, "--workers-per-task", "2", layout=("-w", "n[0-1]", "-N2", "--ntasks-per-node=1"))
     pids = on_node(processes(c, "lockstep-worker"), "n1")
     if tap.same(len(pids), 2, "two workers run on n1"):
         os.kill(pids[0], signal.SIGKILL)
@@ -701,6 +712,7 @@ def main():
             test_without_keeper(c, scratch)
             test_allocations(c, scratch)
             test_few_micro_batches(c, scratch)
+            test_one_after_the_other(c, scratch)
             limit.check()
             for step in hangs:
                 step.check((5,), [WAITING, GAVE_UP])
