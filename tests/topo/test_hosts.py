@@ -7,7 +7,7 @@ import tap
 
 def hosts(*args, text=""):
     return subprocess.run([tap.program(), "hosts", *args], input=text, capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=300, check=False)
 
 
 def test_output():
