@@ -251,7 +251,7 @@ static enum ls_status call_roll(const struct ls_wire_client *c, struct ls_error 
 
 static enum ls_status arrive(const struct ls_wire_client *c, struct ls_error *err)
 {
-    if (c->rank > 0 || !asks(c))
+    if (!asks(c) || !ls_wire_roll_come(&c->state->me) || c->rank > 0)
         return LS_OK;
     return call_roll(c, err);
 }

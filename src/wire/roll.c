@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /* What is published: of the check HERE, with its word, and ABSENT: LIST, and what became of each rank; or DECLINED, and
- * its word. Of keepers COME, once, as long before the first fence as possible: a second commit just before it was seen
- * to spoil that fence behind a check. */
+ * its word. Of keepers and workers COME, once, and as long before the first fence as possible: a second commit just
+ * before it was seen to spoil that fence behind a check. */
 enum item { HERE, ABSENT, COME };
 enum { LIST = 'l', DECLINED = 'd' };
 enum { CAME, MISSING, DIFFERS };
@@ -70,15 +70,20 @@ static bool get(const pmix_proc_t *me, int rank, enum item item, struct question
     }
 }
 
-static bool publish(const pmix_proc_t *me, enum item item, const void *data, size_t n)
+static bool put(const pmix_proc_t *me, enum item item, const void *data, size_t n)
 {
     pmix_value_t v;
     PMIX_VALUE_CONSTRUCT(&v);
     v.type = PMIX_BYTE_OBJECT;
     v.data.bo.bytes = (char *)(uintptr_t)data;
     v.data.bo.size = n;
-    return PMIx_Put(PMIX_GLOBAL, key_of(me, item), &v) == PMIX_SUCCESS &&
-           PMIx_Commit() == PMIX_SUCCESS;
+    return PMIx_Put(PMIX_GLOBAL, key_of(me, item), &v) == PMIX_SUCCESS;
+}
+
+/* With what was put before: who asks another node in between gets only a part, and does not hear of the rest for long. */
+static bool publish(const pmix_proc_t *me, enum item item, const void *data, size_t n)
+{
+    return put(me, item, data, n) && PMIx_Commit() == PMIX_SUCCESS;
 }
 
 static const char *node_of(const char *nspace, int rank, char out[static 256])
@@ -265,6 +270,13 @@ enum ls_status ls_wire_roll_call(double deadline, const struct ls_wire_roll *rol
     return status;
 }
 
+bool ls_wire_roll_come(const pmix_proc_t *me)
+{
+    static bool come;
+    come = come || publish(me, COME, "1", 1);
+    return come;
+}
+
 void ls_wire_roll_decline(const char *word)
 {
     pmix_proc_t me;
@@ -275,10 +287,10 @@ void ls_wire_roll_decline(const char *word)
     int n = snprintf(text, sizeof text, "%c%s", DECLINED, word);
     size_t bytes = n < (int)sizeof text ? (size_t)n : sizeof text - 1;
     if (me.rank == 0)
-        publish(&me, ABSENT, text, bytes);
+        put(&me, ABSENT, text, bytes);
     else
-        publish(&me, HERE, text + 1, bytes - 1);
-    publish(&me, COME, "1", 1);
+        put(&me, HERE, text + 1, bytes - 1);
+    ls_wire_roll_come(&me);
 }
 
 /* The tasks of this node, "0,1,5"; NULL: PMIx does not say. malloc'd. */
@@ -304,7 +316,7 @@ enum ls_status ls_wire_roll_again(double deadline, struct ls_error *err)
         return LS_OK;
     char *list = local_ranks(&me), *next = list;
     enum ls_status status = LS_OK;
-    publish(&me, COME, "1", 1);
+    ls_wire_roll_come(&me);
     while (next && *next && status == LS_OK) {
         struct question q;
         int rank = (int)strtol(next, &next, 10);

@@ -7,6 +7,8 @@
 
 enum { LS_WIRE_ROLL_TEXT = 640 };
 
+/* This task is here: said once, however often this is called. False: PMIx does not take it. */
+bool ls_wire_roll_come(const pmix_proc_t *me);
 /* Of all tasks of the job; none is asked yet. NULL: out of memory. */
 struct ls_wire_roll_questions *ls_wire_roll_new(const pmix_proc_t *me, int size);
 /* Asks, and waits so many seconds at most. Have all come? May be called again. */
