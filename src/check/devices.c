@@ -195,8 +195,7 @@ static bool port_is_good(struct ls_check_out *out, const struct ls_topo_nic *nic
     return true;
 }
 
-/* Of a RoCE NIC's network interface; 0: not known. That of the port itself is for ib.mtu. */
-static int mtu_of(const struct ls_topo_machine *m, const struct ls_topo_nic *nic)
+int ls_check_interface_mtu(const struct ls_topo_machine *m, const struct ls_topo_nic *nic)
 {
     for (int i = 0; i < m->niface; i++)
         if (*nic->netdev && !strcmp(m->iface[i].name, nic->netdev))
@@ -214,7 +213,7 @@ struct ports {
 static void add_port(struct ports *ports, const struct ls_topo_machine *m,
                      const struct ls_topo_nic *nic, const struct ls_topo_port *port)
 {
-    int mtu = port->link == LS_TOPO_LINK_ETHERNET ? mtu_of(m, nic) : 0;
+    int mtu = port->link == LS_TOPO_LINK_ETHERNET ? ls_check_interface_mtu(m, nic) : 0;
     if (mtu > 0 && (!ports->mtu || mtu < ports->mtu))
         ports->mtu = mtu;
     ports->link = port->link;

@@ -25,7 +25,7 @@ enum {
     FULL_BYTES = 256 << 20,
     BLOCKS = 8, /* of each multiprocessor: enough to fill it */
     THREADS = 256,
-    TURNS = 1 << 16, /* some 20 to 40 ms */
+    TURNS = 1 << 16, /* long for the clock of events, short for a person */
     TIMES = 4,       /* the first one warms up; of the others, the best */
     MOST = LS_TOPO_GPUS + LS_TOPO_MIGS
 };

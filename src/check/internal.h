@@ -23,6 +23,8 @@ enum ls_status ls_check_unpack(const char *text, size_t n, int rank, struct ls_c
 
 /* Has a rank found something already? Then the comparison adds no pass. */
 bool ls_check_found(const struct ls_check_list *list, const struct ls_check *check);
+/* Of the network interface of a RoCE NIC, in bytes, which the port's own MTU follows; 0: not known. devices.c */
+int ls_check_interface_mtu(const struct ls_topo_machine *m, const struct ls_topo_nic *nic);
 
 /* Facts must be equal on all ranks; whoever differs from the majority is named, with the remedy of the row. A rank
  * that skipped the check where others gave a fact differs, too: its skip becomes what a difference is, a failure

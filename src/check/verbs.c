@@ -105,20 +105,11 @@ static enum ls_status ask_all(const struct verbs *v, const struct ls_topo_machin
     return status;
 }
 
-/* Of the network interface of a RoCE NIC, which the port's own follows; 0: not known. */
-static int interface_mtu(const struct ls_topo_machine *m, const struct ls_topo_nic *nic)
-{
-    for (int i = 0; i < m->niface; i++)
-        if (*nic->netdev && !strcmp(m->iface[i].name, nic->netdev))
-            return m->iface[i].mtu;
-    return 0;
-}
-
 /* "", or what explains the port's MTU: it is the largest power of two that fits, headers included. */
 static void explain(const struct ls_topo_machine *m, const struct ls_topo_nic *nic,
                     const struct ls_topo_port *port, char out[static 96])
 {
-    int mtu = interface_mtu(m, nic);
+    int mtu = ls_check_interface_mtu(m, nic);
     if (port->link != LS_TOPO_LINK_ETHERNET)
         out[0] = '\0';
     else if (mtu > 0)

@@ -157,8 +157,8 @@ const char *ls_comm_describe(const struct ls_comm *c, int64_t bytes, char out[st
 enum ls_status ls_comm_explain(enum ls_comm_kind kind, int n, int nodes, const char *algorithm,
                                int64_t bytes, char out[static 96], struct ls_error *err);
 /* A setting of the job, the same on all members: "auto"; "staged" (inside a node, through staging
- * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. Nodes that have not met when the world was opened do
- * so in their first collective, which then waits at least `connect_deadline` for them. */
+ * buffers); "exchange", "halving" or "ring" (between nodes). Errors: USAGE. Nodes that have not met when the world was
+ * opened do so in their first collective, which then waits at least `connect_deadline` for them. */
 enum ls_status ls_comm_choose(struct ls_comm *c, const char *algorithm, struct ls_error *err);
 
 /* The UCX library that is loaded, for the fingerprint; "none". */

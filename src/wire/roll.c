@@ -1,8 +1,9 @@
-/* Who has come, and for the same? Asked before the first fence: while one is open, Slurm's PMIx answers no question on
- * that node, and one that collects no data does not wait there for other nodes. By direct requests only: every rank but 0 says why it is here; rank 0 asks for that, and then says for the
- * first time something itself, who is absent or here for something else. So requests wait at the rank that they ask, and
- * nobody asks twice. Who declines says so before its first fence, and answers from within it: the request comes from a
- * node where none is open, unless that has tasks of both kinds. */
+/* Who has come, and for the same? Asked before the first fence: while one is open that collects data, Slurm's PMIx answers
+ * no question on that node, and one that collects none does not wait there for other nodes. By direct requests only:
+ * every rank but 0 says why it is here; rank 0 asks for that, and then says for the first time something itself, who is
+ * absent or here for something else. So requests wait at the rank that they ask, and nobody asks twice. Who declines says
+ * so before its first fence, and answers from within it: the request comes from a node where none is open, unless that
+ * has tasks of both kinds. */
 #include "wire/roll.h"
 #include "wire/env.h"
 

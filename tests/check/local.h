@@ -50,6 +50,15 @@ static inline void reset(void)
                                         .out_dir = root};
 }
 
+/* A library that was built for tests, in their folder tests/`room`. Valid until the next call. */
+static inline const char *built(const char *room, const char *name)
+{
+    static char path[4300];
+    const char *builddir = getenv("builddir");
+    snprintf(path, sizeof path, "%s/tests/%s/.libs/%s", builddir ? builddir : ".", room, name);
+    return path;
+}
+
 static inline void write_file(const char *path, const char *text)
 {
     char whole[512];

@@ -190,16 +190,12 @@ static void test_ucx_module(void)
 
 /* ---- NVML ---- */
 
-static char library[4096];
-
 static void use_nvml(const char *name, const char *fault)
 {
-    const char *builddir = getenv("builddir");
-    snprintf(library, sizeof library, "%s/tests/topo/.libs/%s.so", builddir ? builddir : ".", name);
     reset();
     node->ngpu = 3;
     slurm.gpus_on_node = 3;
-    context.nvml = library;
+    context.nvml = built("topo", name);
     setenv("FAKE_NVML", fault, 1);
 }
 
@@ -245,17 +241,17 @@ static void test_nvml(void)
          "skip: the error counters of NVLinks are not known | F 12 active links of each GPU"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        use_nvml("libfakenvml", rows[i].fault);
+        use_nvml("libfakenvml.so", rows[i].fault);
         expect(*rows[i].fault ? rows[i].fault : "all well", rows[i].id, rows[i].want);
     }
     static const char *const ids[] = {"gpu.mode", "gpu.ecc", "gpu.clocks", "gpu.nvlink"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        use_nvml("libfakenvml_bare", "");
+        use_nvml("libfakenvml_bare.so", "");
         expect("a library without these functions", ids[i], "skip: the driver does not say");
-        use_nvml("libnowhere", "");
+        use_nvml("libnowhere.so", "");
         tap_ok(!strncmp(run(ids[i]), "skip: NVML cannot be loaded: ", 29), "%s: no library",
                ids[i]);
-        use_nvml("libfakenvml_old", "");
+        use_nvml("libfakenvml_old.so", "");
         tap_ok(strstr(run(ids[i]), "skip: ") && strstr(run(ids[i]), "too old"),
                "%s: a library that is too old", ids[i]);
     }
@@ -267,7 +263,7 @@ static void test_own(void)
     int own[] = {0, 1}, other[] = {2};
     char name[] = "GPU-00000003", first[] = "GPU-00000001-aaaa", mig[] = "MIG-00000002-aaaa";
     char *uuid[] = {name};
-    use_nvml("libfakenvml", "used");
+    use_nvml("libfakenvml.so", "used");
     see(2, own);
     expect("a process on a GPU of another job", "gpu.mode",
            "pass: compute mode Default, nobody else on it");
@@ -283,7 +279,7 @@ static void test_own(void)
            "warn: 0000:ca:00.0 2 processes compute on it");
     see(0, own);
     expect("none of them ours", "gpu.mode", "skip: NVML sees no GPU of this task");
-    use_nvml("libfakenvml", "lost");
+    use_nvml("libfakenvml.so", "lost");
     see(1, own);
     expect("ours is lost", "gpu.ecc", "skip: no GPU of this task answers");
 }
@@ -296,7 +292,7 @@ static void test_link_errors(void)
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0 || write(fds[1], "g", 1) != 1)
         exit(2);
-    use_nvml("libfakenvml", "linkerror");
+    use_nvml("libfakenvml.so", "linkerror");
     out.fd = fds[0];
     ls_buf_init(&out.text, 1 << 16);
     check->local(&out, &context);
@@ -569,9 +565,7 @@ static void test_counters(void)
 /* A library of that name which is loaded already is what dlopen finds. Returns where its version is. */
 static int *load_fake(const char *name, void **loaded)
 {
-    const char *builddir = getenv("builddir");
-    snprintf(library, sizeof library, "%s/tests/check/.libs/%s", builddir ? builddir : ".", name);
-    *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    *loaded = dlopen(built("check", name), RTLD_NOW | RTLD_LOCAL);
     int *version = *loaded ? dlsym(*loaded, "fake_version") : NULL;
     tap_ok(version != NULL, "the library that plays %s is there", name);
     return version;

@@ -21,13 +21,9 @@ static const char header[] = "infiniband/verbs.h declares them so";
 static const char header[] = "# SKIP infiniband/verbs.h is not installed (libibverbs-dev)";
 #endif
 
-static char library[4096];
-
 static void use(const char *name, const char *devices)
 {
-    const char *folder = getenv("builddir");
-    snprintf(library, sizeof library, "%s/tests/check/.libs/%s.so", folder ? folder : ".", name);
-    context.verbs = library;
+    context.verbs = built("check", name);
     setenv("FAKE_VERBS", devices, 1);
 }
 
@@ -54,7 +50,7 @@ static void make_nics(enum ls_topo_link link)
 
 static void expect_mtu(const char *what, const char *devices, const char *want)
 {
-    use("libfakeverbs", devices);
+    use("libfakeverbs.so", devices);
     const char *got = run("ib.mtu");
     tap_ok(!strcmp(got, want), "%s: %s", what, got);
 }
@@ -98,11 +94,11 @@ static void test_roce(void)
 static void test_library(void)
 {
     make_nics(LS_TOPO_LINK_IB);
-    use("libnowhere", "mlx5_0=5 mlx5_1=5");
+    use("libnowhere.so", "mlx5_0=5 mlx5_1=5");
     const char *got = run("ib.mtu");
     tap_ok(!strncmp(got, "skip: MTUs were not compared: ", 30) && strstr(got, "libnowhere"),
            "no library: %s", got);
-    use("libfakeverbs_old", "mlx5_0=5 mlx5_1=5");
+    use("libfakeverbs_old.so", "mlx5_0=5 mlx5_1=5");
     got = run("ib.mtu");
     tap_ok(!strcmp(got, "skip: MTUs were not compared: libibverbs.so.1 has no ibv_query_port"),
            "an old one: %s", got);
